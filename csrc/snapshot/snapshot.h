@@ -35,6 +35,9 @@ struct RegionSnapshot {
 class Journal {
  public:
   explicit Journal(const std::filesystem::path& file);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
   void append(std::string_view json_line);
  private:
   int fd_;
