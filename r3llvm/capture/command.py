@@ -1,0 +1,182 @@
+"""A compiler command line, taken apart as the clang driver does it."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from r3llvm.errors import UsageError
+
+# Options whose value is the next argument (when it is not joined to them).
+_TAKES_VALUE = frozenset(
+    """
+    -A -B -D -F -G -I -L -MF -MJ -MQ -MT -T -U -Xanalyzer -Xarch_device -Xarch_host -Xassembler -Xclang -Xclangas
+    -Xcuda-fatbinary -Xcuda-ptxas -Xlinker -Xoffload-linker -Xopenmp-target -Xpreprocessor -arch -b -ccc-gcc-name
+    -ccc-install-dir -cxx-isystem -dependency-dot -dependency-file -dumpdir -e -fdebug-compilation-dir -filelist
+    -fmodules-user-build-path -ftrapv-handler -gen-cdb-fragment-path -idirafter -iframework -iframeworkwithsysroot
+    -imacros -imultilib -include -include-pch -iprefix -iquote -isysroot -isystem -isystem-after -ivfsoverlay
+    -iwithprefix -iwithprefixbefore -iwithsysroot -l -meabi -mllvm -mmlir -module-dependency-dir -mthread-model -o
+    -resource-dir -rpath -serialize-diagnostics -stdlib++-isystem -target -u -undefined -vfsoverlay -working-directory
+    -x -z --analyzer-output --config --define-macro --imacros --include --include-directory --language --output --param
+    --serialize-diagnostics --sysroot --undefine-macro --vfsoverlay
+    """.split()
+)
+
+# Queries and partial compilations: they make no object that an application could be linked from.
+_NO_OBJECT = frozenset(
+    """
+    -E -M -MM -fsyntax-only -### -emit-ast --version -dumpversion -dumpmachine --help -help --analyze --precompile
+    --preprocess -print-search-dirs --print-search-dirs -print-resource-dir --print-resource-dir
+    """.split()
+)
+_ONE_SIDE = frozenset("--cuda-device-only --cuda-host-only --offload-device-only --offload-host-only".split())
+_ARCH = ("--cuda-gpu-arch=", "--offload-arch=")
+_CUDART = frozenset({"cudart", "cudart_static"})
+
+
+class Mode(enum.Enum):
+    """What a command line asks for."""
+
+    OTHER = "other"  # a query, preprocessing, one side only: no object, nothing to capture
+    OBJECT = "object"  # -c
+    ASSEMBLY = "assembly"  # -S
+    LINK = "link"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One option with its value, or one input. `language` is what -x or the extension says of an input."""
+
+    tokens: tuple[str, ...]
+    is_input: bool = False
+    language: str = ""
+
+    @property
+    def flag(self) -> str:
+        return self.tokens[0]
+
+    def value_of(self, *names: str) -> str | None:
+        """The value of option `names`, whether given as `-o x`, `-ox` or `--output=x`; None when this is another."""
+        if self.is_input:
+            return None
+        for name in names:
+            if self.flag == name and len(self.tokens) == 2:
+                return self.tokens[1]
+            if len(self.tokens) == 1 and self.flag.startswith(name) and self.flag != name:
+                return self.flag[len(name) :].removeprefix("=" if name.startswith("--") else "")
+        return None
+
+
+@dataclass(frozen=True)
+class CompileCommand:
+    """A compiler and its arguments, in the order given."""
+
+    compiler: tuple[str, ...]  # the program, after a launcher such as ccache
+    arguments: tuple[Argument, ...]
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> CompileCommand:
+        """Raises UsageError when there is no program, or a response file cannot be read."""
+        if not words:
+            raise UsageError("no compiler given: say `r3llvm wrap -- clang++ -x cuda app.cu -o app`")
+        n_program = 2 if PurePath(words[0]).name in ("ccache", "sccache", "distcc") and len(words) > 1 else 1
+        return cls(tuple(words[:n_program]), tuple(_arguments(list(_expand(words[n_program:])))))
+
+    @property
+    def words(self) -> list[str]:
+        return [*self.compiler, *(token for argument in self.arguments for token in argument.tokens)]
+
+    @property
+    def inputs(self) -> list[Argument]:
+        return [argument for argument in self.arguments if argument.is_input]
+
+    @property
+    def cuda_sources(self) -> list[str]:
+        return [argument.flag for argument in self.inputs if argument.language == "cuda"]
+
+    @property
+    def mode(self) -> Mode:
+        flags = {argument.flag for argument in self.arguments if not argument.is_input}
+        if flags & _NO_OBJECT or flags & _ONE_SIDE or not self.inputs:
+            return Mode.OTHER
+        if flags & {"-S", "--assemble"}:
+            return Mode.ASSEMBLY
+        return Mode.OBJECT if flags & {"-c", "--compile"} else Mode.LINK
+
+    @property
+    def output(self) -> str | None:
+        return self._last("-o", "--output")
+
+    @property
+    def archs(self) -> list[str]:
+        """The GPU architectures named, in order."""
+        values = [argument.value_of(*_ARCH) for argument in self.arguments]
+        return [arch for value in values if value for arch in value.split(",")]
+
+    @property
+    def cuda_path(self) -> str | None:
+        return self._last("--cuda-path")
+
+    def has(self, *flags: str) -> bool:
+        return any(argument.flag in flags for argument in self.arguments if not argument.is_input)
+
+    def objects_of(self, source: str) -> Path:
+        """Where the object of `source` lands: `-o`, or the source's name with .o in the working directory."""
+        return Path(self.output or PurePath(source).with_suffix(".o").name)
+
+    def names_cudart(self) -> bool:
+        return any(is_cudart(argument) for argument in self.arguments)
+
+    def _last(self, *names: str) -> str | None:
+        values = [value for argument in self.arguments if (value := argument.value_of(*names)) is not None]
+        return values[-1] if values else None
+
+
+def is_cudart(argument: Argument) -> bool:
+    """Whether this names the CUDA runtime library, as -lcudart, -lcudart_static or by its path."""
+    if argument.is_input:
+        return PurePath(argument.flag).name.split(".")[0] in {f"lib{name}" for name in _CUDART}
+    return argument.value_of("-l") in _CUDART
+
+
+def _arguments(words: list[str]) -> Iterator[Argument]:
+    language, position, options_ended = "none", 0, False
+    while position < len(words):
+        word = words[position]
+        if options_ended or not word.startswith("-") or word == "-":
+            yield Argument((word,), is_input=True, language=_language(word, language))
+        elif word == "--":
+            options_ended = True
+            yield Argument((word,))
+        else:
+            takes_value = word in _TAKES_VALUE or (word.startswith("-Xarch_") and "=" not in word)
+            argument = Argument(tuple(words[position : position + 1 + takes_value]))
+            position += len(argument.tokens) - 1
+            language = argument.value_of("-x", "--language") or language
+            yield argument
+        position += 1
+
+
+def _language(path: str, named: str) -> str:
+    if named != "none":
+        return named
+    return {".cu": "cuda", ".o": "object", ".a": "object", ".so": "object"}.get(PurePath(path).suffix, "other")
+
+
+def _expand(words: Sequence[str], depth: int = 0) -> Iterator[str]:
+    """Puts the contents of @response files in their place."""
+    for word in words:
+        if not word.startswith("@"):
+            yield word
+            continue
+        try:
+            text = Path(word[1:]).read_text()
+            inner = shlex.split(text, comments=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read the response file {word[1:]}: {error}; check its path and quoting") from error
+        if depth > 20:
+            raise UsageError(f"response files include each other without end ({word})")
+        yield from _expand(inner, depth + 1)

@@ -1,0 +1,98 @@
+"""The store: what `r3llvm wrap` captured, and which device image belongs to which module. See recordings/README.md."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from r3llvm.errors import R3Error
+from r3llvm.files import content_hash, write_atomically
+
+
+class Include(BaseModel):
+    """A file that a translation unit read."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    hash: str
+
+
+class StoredModule(BaseModel):
+    """Where a module came from: modules/<hash>.json of the store."""
+
+    model_config = ConfigDict(frozen=True)
+
+    hash: str
+    source: str
+    command: tuple[str, ...]
+    directory: str
+    arch: str
+    includes: tuple[Include, ...] = ()
+    compiler: str
+    created: str
+
+
+def default_store() -> Path:
+    """$R3LLVM_STORE, else r3llvm/store in the user's data folder."""
+    if named := os.environ.get("R3LLVM_STORE"):
+        return Path(named)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "r3llvm" / "store"
+
+
+class Store:
+    """A folder of modules, named by content. Several builds may write into it at once."""
+
+    def __init__(self, root: Path | str | None = None) -> None:
+        self.root = Path(root or default_store()).absolute()
+
+    def add(self, bitcode: bytes, description: StoredModule) -> None:
+        """Stores a module; the bitcode is there before the description that names it."""
+        self._write(f"modules/{description.hash}.bc", bitcode)
+        self._write(f"modules/{description.hash}.json", description.model_dump_json(indent=1).encode())
+
+    def add_image(self, image_hash: str, module_hash: str) -> None:
+        """Says that the device image with `image_hash` was compiled from the module."""
+        self._write(f"images/{image_hash}", f"{module_hash}\n".encode())
+
+    def module(self, module_hash: str) -> bytes:
+        """The bitcode. Raises R3Error when it is missing or damaged."""
+        data = self._read(f"modules/{module_hash}.bc", module_hash)
+        if content_hash(data) != module_hash:
+            raise R3Error(f"module {module_hash} in the store {self.root} is damaged: wrap the application's build again")
+        return data
+
+    def describe(self, module_hash: str) -> StoredModule:
+        """Where the module came from. Raises R3Error when that is missing or damaged."""
+        data = self._read(f"modules/{module_hash}.json", module_hash)
+        try:
+            return StoredModule.model_validate_json(data)
+        except ValidationError as error:
+            raise R3Error(
+                f"modules/{module_hash}.json in the store {self.root} is damaged: wrap the application's build again"
+            ) from error
+
+    def image(self, image_hash: str) -> str | None:
+        """The hash of the module that an image was compiled from."""
+        path = self.root / "images" / image_hash
+        return path.read_text().strip() if path.exists() else None
+
+    def _read(self, name: str, module_hash: str) -> bytes:
+        if not re.fullmatch("[0-9a-f]{32}", module_hash):
+            raise R3Error(f"{module_hash!r} is not the hash of a module")
+        try:
+            return (self.root / name).read_bytes()
+        except OSError as error:
+            raise R3Error(
+                f"the store {self.root} has no {name} ({error.strerror}): name the store of the wrapped build with --store"
+            ) from error
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            write_atomically(self.root / name, data)
+        except OSError as error:
+            raise R3Error(f"cannot write {name} into the store {self.root}: {error.strerror or error}") from error

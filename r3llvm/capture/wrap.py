@@ -1,0 +1,212 @@
+"""Builds as told, and keeps the module of each translation unit."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from r3llvm.capture.clang import LADDER, build_arguments, find_command_toolkit, module_arguments
+from r3llvm.capture.command import CompileCommand, Mode
+from r3llvm.capture.dependencies import parse_dependencies
+from r3llvm.capture.fatbinary import images_of
+from r3llvm.capture.store import Include, Store, StoredModule
+from r3llvm.capture.toolkit import Toolkit, resolve_device
+from r3llvm.errors import R3Error, UsageError
+from r3llvm.files import content_hash
+
+_CLANG = re.compile(r"(.*-)?clang(\+\+)?(-[\d.]+)?$")
+_LINKER_DRIVER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+)(-[\d.]+)?$")
+# Libraries that hold no device code, so that they cannot blur which image belongs to which source.
+_PLAIN_LIBRARIES = frozenset("m pthread dl rt c stdc++ c++ gcc gcc_s cudart cudart_static cuda util atomic".split())
+
+
+class CaptureFailed(Exception):
+    """One translation unit's module could not be captured; the message says why, in one line."""
+
+
+@dataclass(frozen=True)
+class Wrap:
+    """How to wrap a compiler command. `note` gets one line for each thing worth telling."""
+
+    store: Store
+    arch: str = "sm_90"
+    device: str = "auto"
+    strict: bool = False
+    note: Callable[[str], None] = lambda line: print(f"r3llvm: {line}", file=sys.stderr)
+
+    def run(self, words: Sequence[str]) -> int:
+        """Runs the compiler and stores the modules. Returns the compiler's exit status.
+
+        Raises UsageError when the command is no compiler's, R3Error when something it needs is missing, or with
+        `strict` when a module could not be captured.
+        """
+        command = CompileCommand.parse(words)
+        is_clang = _check_compiler(command)
+        toolkit = find_command_toolkit(command)
+        build = build_arguments(command, toolkit, self.arch, resolve_device(self.device))
+        sources = command.cuda_sources if is_clang else []
+        status, rung = self._build(build, ladder=LADDER if sources else LADDER[:1])
+        if status or not sources or command.mode is Mode.OTHER:
+            return status
+        assert toolkit is not None  # build_arguments needs one for CUDA sources
+        self._capture(command, sources, toolkit, rung)
+        return 0
+
+    def _build(self, words: list[str], ladder: Sequence[tuple[str, ...]]) -> tuple[int, tuple[str, ...]]:
+        """Runs the build on the first rung that compiles; returns the exit status and that rung."""
+        if len(ladder) == 1:
+            return _call(words), ()
+        first = None
+        for rung in ladder:
+            attempt = _run([words[0], *_colour(), *words[1:], *rung] if rung else [words[0], *_colour(), *words[1:]])
+            first = first or attempt
+            if attempt.returncode == 0:
+                sys.stderr.write(attempt.stderr)
+                if rung:
+                    self.note(f"note: clang needed {' '.join(rung)} where nvcc needs nothing; the build went on with it")
+                return 0, rung
+            if not _might_be_clang_gap(attempt.stderr):
+                break
+        assert first is not None
+        sys.stderr.write(first.stderr)
+        return _exit_status(first.returncode), ()
+
+    def _capture(self, command: CompileCommand, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...]) -> None:
+        failed = []
+        with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch:
+            images = self._images(command, sources, toolkit, rung, Path(scratch))
+            for source, image in zip(sources, images, strict=True):
+                try:
+                    module = self._module(command, source, toolkit, rung, Path(scratch))
+                    if image is not None:
+                        self.store.add_image(content_hash(image), module)
+                except CaptureFailed as error:
+                    failed.append(source)
+                    self.note(f"warning: the module of {source} was not captured: {error}")
+        if failed and self.strict:
+            raise R3Error(f"{len(failed)} of {len(sources)} modules were not captured (--strict): {', '.join(failed)}")
+
+    def _module(self, command: CompileCommand, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path) -> str:
+        """Captures and stores the module of one source; returns its hash."""
+        if source == "-":
+            raise CaptureFailed("it is read from standard input; put it in a file")
+        if command.has("-fgpu-rdc", "-fcuda-rdc"):
+            raise CaptureFailed("relocatable device code (-fgpu-rdc) is not supported yet; build without it")
+        bitcode, depfile = scratch / "module.bc", scratch / "module.d"
+        for extra in LADDER[LADDER.index(rung) :]:
+            attempt = _run(module_arguments(command, source, toolkit, self.arch, extra, bitcode, depfile))
+            if attempt.returncode == 0:
+                break
+        else:
+            raise CaptureFailed(_first_error(attempt.stderr))
+        data = bitcode.read_bytes()
+        description = StoredModule(
+            hash=content_hash(data),
+            source=os.path.abspath(source),
+            command=tuple(command.words),
+            directory=os.getcwd(),
+            arch=(command.archs or [self.arch])[0],
+            includes=tuple(_hashed(path) for path in parse_dependencies(depfile.read_text())),
+            compiler=compiler_version(command),
+            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        )
+        self.store.add(data, description)
+        return description.hash
+
+    def _images(
+        self, command: CompileCommand, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
+    ) -> list[bytes | None]:
+        """The device image of each source, as the built program will register it; None where a source has none."""
+        if command.mode is Mode.OBJECT:
+            return [_only(images_of(command.objects_of(source))) for source in sources]
+        if command.mode is Mode.LINK and _links_only(command, sources):
+            images = images_of(Path(command.output or "a.out"))
+            if len(images) == len(sources):  # in link order, which is the order of the sources
+                return list(images)
+        # In doubt (a source without kernels, objects or libraries with some, assembly): compile each to an object.
+        found: list[bytes | None] = []
+        for number, source in enumerate(sources):
+            output = scratch / f"{number}.o"
+            built = _run(_object_command(command, source, output, toolkit, self.arch, rung))
+            found.append(_only(images_of(output)) if built.returncode == 0 else None)
+        return found
+
+
+def compiler_version(command: CompileCommand) -> str:
+    """The first line of the compiler's `--version`."""
+    return (_run([*command.compiler, "--version"]).stdout.splitlines() or ["unknown"])[0]
+
+
+def _check_compiler(command: CompileCommand) -> bool:
+    """Whether it is clang, or else only a linker's driver. Raises UsageError when it is neither."""
+    program = command.compiler[-1]
+    path = shutil.which(program)
+    if path is None:
+        raise UsageError(f"{program}: no such program; check the compiler's name after --")
+    names = [PurePath(program).name, PurePath(os.path.realpath(path)).name]
+    if any(_CLANG.match(name) for name in names):
+        return True
+    if names[0] == "nvcc":
+        raise UsageError("nvcc commands are not captured yet: build with clang++ -x cuda, e.g. make NVCC='r3llvm wrap -- clang++ -x cuda'")
+    if any(_LINKER_DRIVER.match(name) for name in names):
+        return False
+    raise UsageError(f"{program} is no compiler: wrap each compiler call instead, e.g. make CXX='r3llvm wrap -- clang++'")
+
+
+def _links_only(command: CompileCommand, sources: list[str]) -> bool:
+    """Whether nothing but `sources` can bring device code into the linked file."""
+    inputs = [argument for argument in command.inputs if argument.language == "object"]
+    libraries = {argument.value_of("-l") for argument in command.arguments} - {None}
+    return not inputs and libraries <= _PLAIN_LIBRARIES and not command.has("-Xlinker")
+
+
+def _object_command(
+    command: CompileCommand, source: str, output: Path, toolkit: Toolkit, arch: str, rung: tuple[str, ...]
+) -> list[str]:
+    """The build's own command, for one source and up to its object."""
+    dropped = {"-o", "-c", "-S", "-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-x", "--"}
+    kept = [a for a in command.arguments if not a.is_input and a.flag not in dropped and a.value_of("-x", "-o") is None]
+    single = CompileCommand.parse([*command.compiler, *(t for a in kept for t in a.tokens), "-c", "-x", "cuda", source])
+    return [*build_arguments(single, toolkit, arch, "host"), *rung, "-w", "-o", str(output)]
+
+
+def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+
+
+def _call(words: list[str]) -> int:
+    return _exit_status(subprocess.run(words).returncode)
+
+
+def _exit_status(returncode: int) -> int:
+    """As the shell reports it: 128 + n for a signal."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
+def _colour() -> list[str]:
+    return ["-fcolor-diagnostics"] if sys.stderr.isatty() else []
+
+
+def _might_be_clang_gap(stderr: str) -> bool:
+    return "error:" in stderr and "linker command failed" not in stderr and "file not found" not in stderr
+
+
+def _first_error(stderr: str) -> str:
+    lines = [line for line in stderr.splitlines() if "error:" in line] or stderr.strip().splitlines() or ["no message"]
+    return lines[0].strip()
+
+
+def _only(images: list[bytes]) -> bytes | None:
+    return images[0] if len(images) == 1 else None
+
+
+def _hashed(path: str) -> Include:
+    return Include(path=os.path.abspath(path), hash=content_hash(Path(path).read_bytes()))

@@ -1,0 +1,35 @@
+"""Content hashes, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def content_hash(data: bytes) -> str:
+    """BLAKE2b with a digest of 16 bytes, in lower-case hex: the name of a chunk, a module or an image."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes `data` beside `path`, flushes it to the disk and renames it into place. Makes the folder when it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
