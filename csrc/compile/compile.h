@@ -41,7 +41,8 @@ R3_API int r3_list_passes(r3_bytes* json, r3_bytes* error);
 R3_API int r3_prepare(const char* bitcode, size_t size, const char* kernel, r3_bytes* prepared, r3_bytes* error);
 
 // Runs a textual pass pipeline with an NVPTX TargetMachine attached (without one, passes miscompile barriers).
-// `options` are LLVM command-line options ("-unroll-threshold=400"); they are process-global, so give them only in a child.
+// `options` are LLVM command-line options ("-unroll-threshold=400"); they are process-global, so give them only in a
+// child.
 R3_API int r3_optimize(const char* bitcode, size_t size, const char* passes, const r3_target* target,
                        const char* const* options, size_t n_options, r3_bytes* optimized, r3_bytes* error);
 

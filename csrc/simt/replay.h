@@ -39,6 +39,6 @@ struct ReplayResult {
 };
 
 // Runs in a forked child: a crash, hang or leak of the kernel stays there. The epilogue is mapped only after the kernel ended.
-ReplayResult replay(const ReplayRequest& request);
+R3_API ReplayResult replay(const ReplayRequest& request);
 
 }  // namespace r3
