@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints, model_validator
 
 SCHEMA_VERSION = 1
+
+Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
+Dimensions = tuple[PositiveInt, PositiveInt, PositiveInt]
 
 
 class _Model(BaseModel):
@@ -20,9 +23,9 @@ class _Model(BaseModel):
 class Parameter(_Model):
     """One kernel parameter in the packed argument buffer (PTX layout)."""
 
-    offset: int
-    size: int
-    alignment: int
+    offset: NonNegativeInt
+    size: NonNegativeInt
+    alignment: PositiveInt
     kind: Literal["scalar", "pointer", "aggregate"]
 
 
@@ -31,23 +34,23 @@ class Region(_Model):
 
     kind: Literal["allocation", "variable"]
     name: str = ""
-    base: int
-    size: int
-    prologue: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    base: NonNegativeInt
+    size: PositiveInt
+    prologue: tuple[Hash, ...]
+    epilogue: tuple[Hash, ...]
 
 
 class Launch(_Model):
     """One recorded launch of a kernel."""
 
     kernel: str = Field(description="mangled name")
-    module: str = Field(description="content hash of the module's bitcode")
-    index: int = Field(description="how many launches of this kernel the application made before this one")
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_shared: int = 0
+    module: Hash = Field(description="content hash of the module's bitcode")
+    index: NonNegativeInt = Field(description="how many launches of this kernel the application made before this one")
+    grid: Dimensions
+    block: Dimensions
+    dynamic_shared: NonNegativeInt = 0
     cooperative: bool = False
-    arguments: str = Field(description="the packed argument bytes, in hex")
+    arguments: str = Field(description="the packed argument bytes, in hex", pattern="^([0-9a-f]{2})*$")
     parameters: tuple[Parameter, ...]
     regions: tuple[Region, ...]
 
@@ -55,7 +58,7 @@ class Launch(_Model):
 class Module(_Model):
     """A module and where it came from."""
 
-    hash: str
+    hash: Hash
     source: str
     command: tuple[str, ...]
     arch: str = Field(description='what it was compiled for, e.g. "sm_90"')
@@ -78,11 +81,23 @@ class Manifest(_Model):
     created: str = Field(description="ISO 8601, UTC")
     device: str = Field(description='"host" or the GPU\'s name')
     application: tuple[str, ...]
-    chunk_bytes: int
+    chunk_bytes: int = Field(gt=0, le=64 << 20)
     modules: tuple[Module, ...]
     launches: tuple[Launch, ...]
     refusals: tuple[Refusal, ...] = ()
     launches_seen: int = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Manifest:
+        modules = {module.hash for module in self.modules}
+        for launch in self.launches:
+            if launch.module not in modules:
+                raise ValueError(f"launch {launch.index} of {launch.kernel} names module {launch.module}, which is not listed")
+            for region in launch.regions:
+                n_chunks = -(-region.size // self.chunk_bytes)
+                if len(region.prologue) != n_chunks or len(region.epilogue) != n_chunks:
+                    raise ValueError(f"the region at {region.base:#x} of {launch.kernel} needs {n_chunks} chunks")
+        return self
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+"""Recordings: made by running an application, read for replays."""
+
+from r3llvm.recording.export import export_recording, import_recording
+from r3llvm.recording.manifest import Launch, Manifest, Module, Parameter, Refusal, Region
+from r3llvm.recording.names import demangle, matches
+from r3llvm.recording.recorder import Recorder, check_application, host_environment
+from r3llvm.recording.recording import Recording
+from r3llvm.recording.verify import problems
+
+__all__ = [
+    "Launch",
+    "Manifest",
+    "Module",
+    "Parameter",
+    "Recorder",
+    "Recording",
+    "Refusal",
+    "Region",
+    "check_application",
+    "demangle",
+    "export_recording",
+    "host_environment",
+    "import_recording",
+    "matches",
+    "problems",
+]
