@@ -14,7 +14,7 @@ def content_hash(data: bytes) -> str:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes `data` beside `path`, flushes it to the disk and renames it into place. Makes the folder when it is missing."""
+    """Writes `data` beside `path`, flushes it to the disk and renames it into place. Makes missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

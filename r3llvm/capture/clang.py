@@ -102,7 +102,9 @@ def _link(arguments: list[Argument], toolkit: Toolkit | None, device: str) -> tu
         return arguments, []
     directory = toolkit.library_directory if toolkit else None
     if directory is None:
-        raise R3Error("no CUDA runtime library (libcudart) found to link with: name it with -L… -lcudart, or say --device host")
+        raise R3Error(
+            "no CUDA runtime library (libcudart) found to link with: name it with -L… -lcudart, or say --device host"
+        )
     library_name = "-lcudart" if (directory / "libcudart.so").exists() else "-l:libcudart.so.13"
     return arguments, [f"-L{directory}", library_name, f"-Wl,-rpath,{directory}"]
 

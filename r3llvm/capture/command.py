@@ -176,7 +176,9 @@ def _expand(words: Sequence[str], depth: int = 0) -> Iterator[str]:
             text = Path(word[1:]).read_text()
             inner = shlex.split(text, comments=False)
         except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read the response file {word[1:]}: {error}; check its path and quoting") from error
+            raise UsageError(
+                f"cannot read the response file {word[1:]}: {error}; check its path and quoting"
+            ) from error
         if depth > 20:
             raise UsageError(f"response files include each other without end ({word})")
         yield from _expand(inner, depth + 1)

@@ -30,7 +30,7 @@ def split(section: bytes) -> list[bytes]:
 
 
 def images_of(path: Path) -> list[bytes]:
-    """The fat binaries of an ELF object or program, in link order; none when it is no ELF file or has no device code."""
+    """The fat binaries of an ELF object or program, in link order; none when it is no ELF file or holds none."""
     try:
         with path.open("rb") as file:
             section = ELFFile(file).get_section_by_name(".nv_fatbin")

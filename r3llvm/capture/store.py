@@ -63,7 +63,9 @@ class Store:
         """The bitcode. Raises R3Error when it is missing or damaged."""
         data = self._read(f"modules/{module_hash}.bc", module_hash)
         if content_hash(data) != module_hash:
-            raise R3Error(f"module {module_hash} in the store {self.root} is damaged: wrap the application's build again")
+            raise R3Error(
+                f"module {module_hash} in the store {self.root} is damaged: wrap the application's build again"
+            )
         return data
 
     def describe(self, module_hash: str) -> StoredModule:
@@ -88,7 +90,7 @@ class Store:
             return (self.root / name).read_bytes()
         except OSError as error:
             raise R3Error(
-                f"the store {self.root} has no {name} ({error.strerror}): name the store of the wrapped build with --store"
+                f"the store {self.root} has no {name} ({error.strerror}): name the wrapped build's store with --store"
             ) from error
 
     def _write(self, name: str, data: bytes) -> None:

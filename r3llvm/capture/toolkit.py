@@ -41,7 +41,7 @@ class Toolkit:
 
 
 def find_toolkit(named: str | None = None) -> Toolkit | None:
-    """The toolkit `named`, else the first of $CUDA_PATH, $CUDA_HOME, PyPI's nvidia packages, ptxas on PATH, /usr/local/cuda."""
+    """The toolkit `named`, else that of $CUDA_PATH, $CUDA_HOME, PyPI's packages, ptxas on PATH, /usr/local/cuda."""
     if named:
         return Toolkit(Path(named))
     for root in _candidates():

@@ -71,7 +71,9 @@ class Wrap:
             if attempt.returncode == 0:
                 sys.stderr.write(attempt.stderr)
                 if rung:
-                    self.note(f"note: clang needed {' '.join(rung)} where nvcc needs nothing; the build went on with it")
+                    self.note(
+                        f"note: clang needed {' '.join(rung)} where nvcc needs nothing; the build went on with it"
+                    )
                 return 0, rung
             if not _might_be_clang_gap(attempt.stderr):
                 break
@@ -94,7 +96,9 @@ class Wrap:
         if failed and self.strict:
             raise R3Error(f"{len(failed)} of {len(sources)} modules were not captured (--strict): {', '.join(failed)}")
 
-    def _module(self, command: CompileCommand, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path) -> str:
+    def _module(
+        self, command: CompileCommand, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
+    ) -> str:
         """Captures and stores the module of one source; returns its hash."""
         if source == "-":
             raise CaptureFailed("it is read from standard input; put it in a file")
@@ -155,10 +159,14 @@ def _check_compiler(command: CompileCommand) -> bool:
     if any(_CLANG.match(name) for name in names):
         return True
     if names[0] == "nvcc":
-        raise UsageError("nvcc commands are not captured yet: build with clang++ -x cuda, e.g. make NVCC='r3llvm wrap -- clang++ -x cuda'")
+        raise UsageError(
+            "nvcc commands are not captured yet: build with clang, e.g. make NVCC='r3llvm wrap -- clang++ -x cuda'"
+        )
     if any(_LINKER_DRIVER.match(name) for name in names):
         return False
-    raise UsageError(f"{program} is no compiler: wrap each compiler call instead, e.g. make CXX='r3llvm wrap -- clang++'")
+    raise UsageError(
+        f"{program} is no compiler: wrap each compiler call instead, e.g. make CXX='r3llvm wrap -- clang++'"
+    )
 
 
 def _links_only(command: CompileCommand, sources: list[str]) -> bool:

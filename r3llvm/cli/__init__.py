@@ -18,7 +18,9 @@ class _Commands(click.Group):
     """Finds r3llvm/cli/<name>.py when `<name>` is called, so that no command pays for another's imports."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__) if module.name[0] != "_")
+        return sorted(
+            module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__) if module.name[0] != "_"
+        )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -37,7 +39,7 @@ def cli(verbose: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs a command and exits: 0, 1 for a failure, 2 for wrong usage, 130 when interrupted. Every error is one line."""
+    """Runs a command and exits: 1 for a failure, 2 for wrong usage, 130 when interrupted. Every error is one line."""
     sys.exit(_status(arguments))
 
 

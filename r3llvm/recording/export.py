@@ -52,5 +52,3 @@ def import_recording(recording: Recording, output: Path) -> None:
         raise R3Error(f"cannot unpack {recording.path} into {output}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-

@@ -92,7 +92,9 @@ class Manifest(_Model):
         modules = {module.hash for module in self.modules}
         for launch in self.launches:
             if launch.module not in modules:
-                raise ValueError(f"launch {launch.index} of {launch.kernel} names module {launch.module}, which is not listed")
+                raise ValueError(
+                    f"launch {launch.index} of {launch.kernel} names module {launch.module}, which is not listed"
+                )
             for region in launch.regions:
                 n_chunks = -(-region.size // self.chunk_bytes)
                 if len(region.prologue) != n_chunks or len(region.epilogue) != n_chunks:

@@ -8,13 +8,13 @@ import shutil
 import subprocess
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def demangle(name: str) -> str:
     """The C++ name of a mangled one; `name` itself when it is no mangled name."""
     if not name.startswith("_Z"):
         return name
     try:
-        import cxxfilt
+        import cxxfilt  # type: ignore[import-untyped]
 
         return str(cxxfilt.demangle(name))
     except Exception:  # no C++ runtime that it could load, or a name that it does not know: LLVM's own tool may

@@ -112,7 +112,7 @@ def check_application(application: Sequence[str]) -> None:
 
 @contextmanager
 def _interruptible(application: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Lets Ctrl-C (which reaches the application too) and SIGTERM end the application first; yields the signals seen."""
+    """Lets Ctrl-C (which the application gets too) and SIGTERM end the application first. Yields the signals seen."""
     seen: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:

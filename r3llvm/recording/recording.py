@@ -45,7 +45,9 @@ class Recording:
         try:
             data = source.read(MANIFEST)
         except OSError as error:
-            raise R3Error(f"{path} is not a recording: it has no readable {MANIFEST}; name what `r3llvm record -o` made") from error
+            raise R3Error(
+                f"{path} is not a recording: it has no readable {MANIFEST}; name what `r3llvm record -o` made"
+            ) from error
         return cls(path, source, parse_manifest(data, path))
 
     @property
@@ -78,7 +80,7 @@ class Recording:
         return data
 
     def read_region(self, region: Region, moment: Moment) -> bytes:
-        """`region.size` bytes of memory before or after the launch. Raises R3Error when a chunk is missing or damaged."""
+        """`region.size` bytes, before or after the launch. Raises R3Error when a chunk is missing or damaged."""
         return b"".join(self.chunks(region, moment))
 
     def chunks(self, region: Region, moment: Moment) -> Iterator[bytes]:
@@ -118,7 +120,9 @@ class Recording:
         try:
             return self.source.read(name)
         except OSError as error:
-            raise self._damaged(what, "it is missing" if isinstance(error, FileNotFoundError) else str(error)) from error
+            raise self._damaged(
+                what, "it is missing" if isinstance(error, FileNotFoundError) else str(error)
+            ) from error
 
     def _damaged(self, what: str, reason: str) -> R3Error:
         return R3Error(f"{what} of {self.path} is damaged: {reason}; record again, or get the recording again")
@@ -147,7 +151,7 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         raise R3Error(f"{path} is not a recording: its {MANIFEST} has no schema version")
     if version > SCHEMA_VERSION:
         raise R3Error(
-            f"{path} was recorded by a newer r3llvm (schema {version}; this one reads up to {SCHEMA_VERSION}): upgrade r3llvm"
+            f"{path} is of a newer r3llvm (schema {version}; this one reads up to {SCHEMA_VERSION}): upgrade r3llvm"
         )
     try:
         return Manifest.model_validate(raw)

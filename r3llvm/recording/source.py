@@ -45,8 +45,12 @@ class Tar(Source):
             self._tar = tarfile.open(path, "r:")
             members = {member.name.removeprefix("./"): member for member in self._tar if member.isreg()}
         except (tarfile.TarError, EOFError) as error:
-            raise R3Error(f"{path} is not a recording: neither a folder nor a complete file from `r3llvm export`") from error
-        top = next((name[: -len(MANIFEST)] for name in members if name.split("/")[1:] == [MANIFEST] or name == MANIFEST), "")
+            raise R3Error(
+                f"{path} is not a recording: neither a folder nor a complete file from `r3llvm export`"
+            ) from error
+        top = next(
+            (name[: -len(MANIFEST)] for name in members if name.split("/")[1:] == [MANIFEST] or name == MANIFEST), ""
+        )
         self._members = {name.removeprefix(top): member for name, member in members.items() if name.startswith(top)}
         self._lock = threading.Lock()
 

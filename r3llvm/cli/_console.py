@@ -1,0 +1,37 @@
+"""What the commands' output has in common."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from r3llvm.recording import demangle
+
+
+def print_table(table: Table) -> None:
+    """Prints to stdout; a pipe gets as much width as the table asks for."""
+    console = Console(highlight=False)
+    console.print(table) if console.is_terminal else Console(highlight=False, width=200).print(table)
+
+
+def short_name(kernel: str) -> str:
+    """A kernel's C++ name without its parameter list."""
+    name = demangle(kernel)
+    depth = 0
+    for position, character in enumerate(name):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth == 0 and not name.startswith("(anonymous namespace)", position):
+            name = name[:position]
+            break
+    return name.removeprefix("void ")
+
+
+def mebibytes(n_bytes: int) -> str:
+    """A size for people."""
+    return f"{n_bytes / 2**20:.1f} MiB"
+
+
+def dimensions(extent: tuple[int, int, int]) -> str:
+    """A grid or block, without trailing ones."""
+    x, y, z = extent
+    return f"{x}x{y}x{z}" if z > 1 else f"{x}x{y}" if y > 1 else f"{x}"

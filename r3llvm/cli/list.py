@@ -1,0 +1,55 @@
+"""`r3llvm list`: the recordings in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from r3llvm.cli._console import mebibytes, print_table
+from r3llvm.errors import R3Error
+from r3llvm.recording import Recording
+from r3llvm.recording.source import MANIFEST
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
+def command(folders: tuple[Path, ...], as_json: bool) -> int:
+    """List the recordings in FOLDERS, or in recordings/."""
+    table = Table("recording", "kernels", "launches", "size", "recorded")
+    status = 0
+    for path in _recordings(folders or (Path("recordings"),)):
+        try:
+            recording = Recording.open(path)
+            size = recording.stored_bytes()
+        except R3Error as error:
+            click.echo(f"r3llvm: error: {error}", err=True)
+            status = 1
+            continue
+        manifest = recording.manifest
+        if as_json:
+            entry = {
+                "recording": str(path),
+                "kernels": recording.kernels,
+                "launches": len(manifest.launches),
+                "bytes": size,
+            }
+            click.echo(json.dumps(entry | {"created": manifest.created}))
+        table.add_row(
+            str(path), str(len(recording.kernels)), str(len(manifest.launches)), mebibytes(size), manifest.created
+        )
+    if not as_json:
+        print_table(table) if table.row_count else click.echo("no recordings; make one with `r3llvm record`", err=True)
+    return status
+
+
+def _recordings(folders: tuple[Path, ...]) -> Iterator[Path]:
+    for folder in folders:
+        if not folder.is_dir() or (folder / MANIFEST).exists():
+            yield folder
+        else:
+            yield from sorted(path for path in folder.iterdir() if (path / MANIFEST).exists() or path.suffix == ".tar")

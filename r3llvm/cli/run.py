@@ -1,0 +1,31 @@
+"""`r3llvm run`: an application on the host device."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from r3llvm.capture import Store
+from r3llvm.errors import UsageError
+from r3llvm.recording import check_application, host_environment
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--store", type=click.Path(file_okay=False, path_type=Path), help="Where its modules are. [$R3LLVM_STORE]"
+)
+@click.argument("application", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(store: Path | None, application: tuple[str, ...]) -> None:
+    """Run APPLICATION on the CPU, without a GPU: its CUDA runtime is r3llvm's.
+
+    \b
+    r3llvm run -- ./app args
+    """
+    check_application(application)
+    environment = host_environment(Store(store))
+    try:
+        os.execvpe(application[0], application, environment)
+    except OSError as error:
+        raise UsageError(f"cannot run {application[0]}: {error.strerror}") from error

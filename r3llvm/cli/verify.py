@@ -1,0 +1,25 @@
+"""`r3llvm verify`: a recording against its own hashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from r3llvm.recording import Recording, problems
+
+
+@click.command()
+@click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path))
+def command(recordings: tuple[Path, ...]) -> int:
+    """Check the schema of RECORDINGS, and the hash of every module and chunk in them."""
+    status = 0
+    for path in recordings:
+        recording = Recording.open(path)
+        bad = 0
+        for problem in problems(recording):
+            click.echo(f"r3llvm: error: {problem}", err=True)
+            bad += 1
+        status |= bad > 0
+        click.echo(f"{path}: {bad} damaged" if bad else f"{path}: good")
+    return status
