@@ -45,6 +45,13 @@ std::string build_in_child(const BuildRequest& request) {
   }
 }
 
+// Where a child died, from what it said it was doing.
+const char* stage_of(const std::string& note) {
+  if (note.starts_with("generating")) return "codegen_crash";
+  if (note.starts_with("reading") || note.starts_with("setting up")) return "parse_error";
+  return "pass_crash";
+}
+
 // LLVM's own words for a bad option value are on the child's stderr.
 std::string with_log(const std::string& message, const ChildOutcome& outcome) {
   return message == bad_option_value ? message + ": " + one_line(outcome.log) : message;
@@ -94,7 +101,7 @@ BuildResult build(const BuildRequest& request) {
       result.status = "build_memory";
       break;
     default:
-      result.status = outcome.note.starts_with("generating") ? "codegen_crash" : "pass_crash";
+      result.status = stage_of(outcome.note);
   }
   if (outcome.kind != ChildOutcome::Kind::ok) result.message = one_line(describe(outcome, request.limits));
   result.log = std::move(outcome.log);

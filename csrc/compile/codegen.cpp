@@ -10,8 +10,8 @@
 namespace r3 {
 
 std::string generate_ptx(const DeviceModule& module, const Target& target) {
-  note("generating PTX");
   const auto machine = target_machine(compat::triple(*module), target);
+  note("generating PTX");
   llvm::SmallString<0> ptx;
   llvm::raw_svector_ostream stream(ptx);
   llvm::legacy::PassManager passes;

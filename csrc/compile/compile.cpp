@@ -1,5 +1,6 @@
 #include "compile/compile.h"
 
+#include <llvm/Config/llvm-config.h>
 #include <llvm/Support/TargetSelect.h>
 
 #include <cstdlib>
@@ -48,6 +49,8 @@ void r3_bytes_free(r3_bytes* bytes) {
   std::free(bytes->data);
   *bytes = {nullptr, 0};
 }
+
+const char* r3_llvm_version(void) { return LLVM_VERSION_STRING; }
 
 void r3_compile_init(void) {
   static std::once_flag once;

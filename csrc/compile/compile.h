@@ -27,7 +27,10 @@ typedef struct r3_target {
 // Every call below returns 0, or 1 with a one-line message in *error.
 // A pass may also abort, exit or loop: call them in a child process (child.h) unless the pipeline is trusted.
 
-// Registers the NVPTX and native targets and every pass. Call once, before any fork.
+// "22.1.8": the LLVM this library was built with.
+R3_API const char* r3_llvm_version(void);
+
+// Registers the NVPTX and native targets. Call once, before any fork.
 R3_API void r3_compile_init(void);
 
 // Parses `passes` against LLVM's textual pipeline grammar without running anything.

@@ -9,7 +9,9 @@
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetOptions.h>
+#include <llvm/TargetParser/SubtargetFeature.h>
 
+#include "compile/child.h"
 #include "compile/llvm_compat.h"
 
 namespace r3 {
@@ -71,6 +73,7 @@ void DeviceModule::throw_diagnostics() const {
 }
 
 std::unique_ptr<llvm::TargetMachine> target_machine(const llvm::Triple& triple, const Target& target) {
+  note("setting up the target " + target.cpu + " " + target.features);
   std::string error;
   const llvm::Target* backend = compat::lookup_target(triple, error);
   if (!backend) throw CompileError("this LLVM cannot generate code for " + triple.str() + ": " + one_line(error));
@@ -82,8 +85,13 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const llvm::Triple& triple, 
   auto machine = compat::create_machine(*backend, triple, target.cpu, target.features, llvm::TargetOptions(),
                                         levels[target.codegen_level]);
   if (!machine) throw CompileError("LLVM made no target machine for " + triple.str());
-  if (!machine->getMCSubtargetInfo()->isCPUStringValid(target.cpu))
-    throw PipelineError("unknown GPU architecture '" + target.cpu + "'");
+  // LLVM only prints a line about what it does not know, and goes on without.
+  const llvm::MCSubtargetInfo& known = *machine->getMCSubtargetInfo();
+  if (!known.isCPUStringValid(target.cpu)) throw PipelineError("unknown GPU architecture '" + target.cpu + "'");
+  for (const std::string& feature : llvm::SubtargetFeatures(target.features).getFeatures())
+    if (llvm::none_of(known.getAllProcessorFeatures(),
+                      [&](const auto& entry) { return llvm::StringRef(feature).ltrim("+-") == entry.Key; }))
+      throw PipelineError("unknown target feature '" + feature + "'");
   return machine;
 }
 
