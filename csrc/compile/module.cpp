@@ -88,7 +88,8 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const llvm::Triple& triple, 
   // LLVM only prints a line about what it does not know, and goes on without.
   const llvm::MCSubtargetInfo& known = *machine->getMCSubtargetInfo();
   if (!known.isCPUStringValid(target.cpu)) throw PipelineError("unknown GPU architecture '" + target.cpu + "'");
-  for (const std::string& feature : llvm::SubtargetFeatures(target.features).getFeatures())
+  const llvm::SubtargetFeatures features(target.features);
+  for (const std::string& feature : features.getFeatures())
     if (llvm::none_of(known.getAllProcessorFeatures(),
                       [&](const auto& entry) { return llvm::StringRef(feature).ltrim("+-") == entry.Key; }))
       throw PipelineError("unknown target feature '" + feature + "'");
