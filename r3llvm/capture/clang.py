@@ -27,7 +27,7 @@ _DROPPED = frozenset(
     -Xoffload-linker -Xcuda-ptxas -Xcuda-fatbinary -Xassembler -serialize-diagnostics --serialize-diagnostics
     -gen-cdb-fragment-path -dependency-file -dependency-dot -dumpdir -emit-llvm -shared -static -pie -no-pie -rdynamic
     -r -s -x --language -- --coverage -pg
-    """.split()
+    """.split()  # noqa: SIM905
 )
 _DROPPED_PREFIXES = (
     *("-save-temps", "--save-temps", "-flto", "-ftime-trace", "-Werror", "-Wl,", "-Wa,", "-Wp,-M", "-l", "-L", "-O"),

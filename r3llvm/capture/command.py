@@ -22,7 +22,7 @@ _TAKES_VALUE = frozenset(
     -resource-dir -rpath -serialize-diagnostics -stdlib++-isystem -target -u -undefined -vfsoverlay -working-directory
     -x -z --analyzer-output --config --define-macro --imacros --include --include-directory --language --output --param
     --serialize-diagnostics --sysroot --undefine-macro --vfsoverlay
-    """.split()
+    """.split()  # noqa: SIM905
 )
 
 # Queries and partial compilations: they make no object that an application could be linked from.
@@ -30,9 +30,9 @@ _NO_OBJECT = frozenset(
     """
     -E -M -MM -fsyntax-only -### -emit-ast --version -dumpversion -dumpmachine --help -help --analyze --precompile
     --preprocess -print-search-dirs --print-search-dirs -print-resource-dir --print-resource-dir
-    """.split()
+    """.split()  # noqa: SIM905
 )
-_ONE_SIDE = frozenset("--cuda-device-only --cuda-host-only --offload-device-only --offload-host-only".split())
+_ONE_SIDE = frozenset({"--cuda-device-only", "--cuda-host-only", "--offload-device-only", "--offload-host-only"})
 _ARCH = ("--cuda-gpu-arch=", "--offload-arch=")
 _CUDART = frozenset({"cudart", "cudart_static"})
 

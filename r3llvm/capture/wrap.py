@@ -25,7 +25,9 @@ from r3llvm.files import content_hash
 _CLANG = re.compile(r"(.*-)?clang(\+\+)?(-[\d.]+)?$")
 _LINKER_DRIVER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+)(-[\d.]+)?$")
 # Libraries that hold no device code, so that they cannot blur which image belongs to which source.
-_PLAIN_LIBRARIES = frozenset("m pthread dl rt c stdc++ c++ gcc gcc_s cudart cudart_static cuda util atomic".split())
+_PLAIN_LIBRARIES = frozenset(
+    "m pthread dl rt c stdc++ c++ gcc gcc_s cudart cudart_static cuda util atomic".split()  # noqa: SIM905
+)
 
 
 class CaptureFailed(Exception):
@@ -114,9 +116,9 @@ class Wrap:
         data = bitcode.read_bytes()
         description = StoredModule(
             hash=content_hash(data),
-            source=os.path.abspath(source),
+            source=str(Path(source).absolute()),
             command=tuple(command.words),
-            directory=os.getcwd(),
+            directory=str(Path.cwd()),
             arch=(command.archs or [self.arch])[0],
             includes=tuple(_hashed(path) for path in parse_dependencies(depfile.read_text())),
             compiler=compiler_version(command),
@@ -217,4 +219,4 @@ def _only(images: list[bytes]) -> bytes | None:
 
 
 def _hashed(path: str) -> Include:
-    return Include(path=os.path.abspath(path), hash=content_hash(Path(path).read_bytes()))
+    return Include(path=str(Path(path).absolute()), hash=content_hash(Path(path).read_bytes()))

@@ -29,7 +29,7 @@ def export_recording(recording: Recording, output: Path) -> None:
                 member = tarfile.TarInfo(f"{top}/{name}")
                 member.size, member.mode = len(data), 0o644
                 tar.addfile(member, io.BytesIO(data))
-        os.replace(partial, output)
+        partial.replace(output)
     except OSError as error:
         raise R3Error(f"cannot export {recording.path} to {output}: {error.strerror or error}") from error
     finally:
@@ -47,7 +47,7 @@ def import_recording(recording: Recording, output: Path) -> None:
     try:
         for name in recording.files():
             write_atomically(partial / name, recording.source.read(name))
-        os.replace(partial, output)
+        partial.replace(output)
     except OSError as error:
         raise R3Error(f"cannot unpack {recording.path} into {output}: {error.strerror or error}") from error
     finally:

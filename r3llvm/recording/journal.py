@@ -118,10 +118,9 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _flush(folder: Path) -> None:
-    for directory, _, names in os.walk(folder):
-        for path in [os.path.join(directory, name) for name in names] + [directory]:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -172,10 +172,10 @@ def _move_into_place(partial: Path, output: Path) -> None:
     try:
         if output.exists():
             replaced = output.with_name(f"{output.name}.replaced-{os.getpid()}")
-            os.replace(output, replaced)
-            os.replace(partial, output)
+            output.replace(replaced)
+            partial.replace(output)
             shutil.rmtree(replaced, ignore_errors=True)
         else:
-            os.replace(partial, output)
+            partial.replace(output)
     except OSError as error:
         raise R3Error(f"cannot move the recording to {output}: {error.strerror or error}") from error

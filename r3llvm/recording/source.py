@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -41,24 +40,20 @@ class Tar(Source):
     """An exported recording. Files are read where they lie: nothing is unpacked, links are not followed."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         try:
-            self._tar = tarfile.open(path, "r:")
-            members = {member.name.removeprefix("./"): member for member in self._tar if member.isreg()}
+            with tarfile.open(path, "r:") as tar:
+                members = {member.name.removeprefix("./"): member for member in tar if member.isreg()}
         except (tarfile.TarError, EOFError) as error:
-            raise R3Error(
-                f"{path} is not a recording: neither a folder nor a complete file from `r3llvm export`"
-            ) from error
-        top = next(
-            (name[: -len(MANIFEST)] for name in members if name.split("/")[1:] == [MANIFEST] or name == MANIFEST), ""
-        )
+            raise R3Error(f"{path} is not a recording: neither a folder nor a whole file from `r3llvm export`") from error
+        top = next((name[: -len(MANIFEST)] for name in members if _is_top_manifest(name)), "")
         self._members = {name.removeprefix(top): member for name, member in members.items() if name.startswith(top)}
-        self._lock = threading.Lock()
 
     def read(self, name: str) -> bytes:
         member = self._member(name)
-        with self._lock:
-            file = self._tar.extractfile(member)
-            data = file.read() if file else b""
+        with self.path.open("rb") as file:
+            file.seek(member.offset_data)
+            data = file.read(member.size)
         if len(data) != member.size:
             raise OSError(f"{name} is cut off")
         return data
@@ -70,6 +65,10 @@ class Tar(Source):
         if name not in self._members:
             raise FileNotFoundError(f"no {name}")
         return self._members[name]
+
+
+def _is_top_manifest(name: str) -> bool:
+    return name.split("/")[-1] == MANIFEST and name.count("/") <= 1
 
 
 def open_source(path: Path) -> Source:

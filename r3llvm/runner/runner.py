@@ -20,7 +20,7 @@ class Runner(ABC):
         Raises R3Error when the recording cannot be read, ValueError for an artifact whose build failed.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Gives back memory and devices. The runner is of no use after."""
 
     def __enter__(self) -> Runner:
