@@ -36,6 +36,13 @@ class Modifiers {
     return part;
   }
 
+  void take_back() { parts_.pop_back(); }
+
+  // Removes every part that starts with `prefix`.
+  void take_prefixed(llvm::StringRef prefix) {
+    llvm::erase_if(parts_, [&](llvm::StringRef part) { return part.starts_with(prefix); });
+  }
+
   // The first of `names` that occurs, removed; empty when none does.
   llvm::StringRef take_any(std::initializer_list<llvm::StringRef> names) {
     for (llvm::StringRef name : names) {
