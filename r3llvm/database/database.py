@@ -59,11 +59,11 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def add_session(self, session: Session) -> Session:
-        """Stores it; its id is set on return."""
-        with self._explained(), self._new.begin() as transaction:
-            transaction.add(session)
-        return session
+    def add_session(self, session: Session) -> None:
+        """Stores it, unless it comes from here; its id is set on return."""
+        if inspect(session).transient:
+            with self._explained(), self._new.begin() as transaction:
+                transaction.add(session)
 
     def add_trial(self, session: Session, trial: Trial) -> None:
         """Commits the trial and the session's seconds, unit and budget together."""

@@ -28,7 +28,7 @@ class Session(Base, kw_only=True):
 
     __tablename__ = "session"
 
-    id: Mapped[int] = mapped_column(primary_key=True, init=False)
+    id: Mapped[int] = mapped_column(primary_key=True, init=False)  # None until it is stored
     created: Mapped[str] = mapped_column(default_factory=_now)
     recording: Mapped[str]
     kernel: Mapped[str]

@@ -1,6 +1,6 @@
 """What a search found, for people and for programs."""
 
 from r3llvm.report.summary import Build, Improvement, LaunchCosts, Summary, summarize
-from r3llvm.report.table import print_table, table
+from r3llvm.report.table import tables
 
-__all__ = ["Build", "Improvement", "LaunchCosts", "Summary", "print_table", "summarize", "table"]
+__all__ = ["Build", "Improvement", "LaunchCosts", "Summary", "summarize", "tables"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from r3llvm.report.summary import Summary
 
 
-def table(summary: Summary) -> RenderableType:
-    """Costs per launch in the session's unit, then what the session did."""
+def tables(summary: Summary, name: str = "") -> list[Table]:
+    """Costs per launch in the session's unit, then what the session did. name: of the kernel, for people."""
     unit = summary.unit or "no unit"
-    costs = Table(title=Text(f"{summary.kernel} on {summary.device}", style="bold"), title_justify="left")
+    costs = Table(title=Text(f"{name or summary.kernel} on {summary.device}", style="bold"), title_justify="left")
     costs.add_column("launch", justify="right")
     for heading in (f"baseline ({unit})", f"best ({unit})", "speedup", "spread"):
         costs.add_column(heading, justify="right")
@@ -28,7 +27,7 @@ def table(summary: Summary) -> RenderableType:
     facts.add_column(overflow="fold")
     for name, value in _facts(summary):
         facts.add_row(name, Text(value))
-    return Group(costs, facts)
+    return [costs, facts]
 
 
 def _cost(value: float) -> str:
@@ -59,7 +58,3 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
             )
         )
     return facts
-
-
-def print_table(summary: Summary, console: Console | None = None) -> None:
-    (console or Console()).print(table(summary))

@@ -4,7 +4,7 @@ from r3llvm.search.create import create_strategy
 from r3llvm.search.evaluate import Builder, Evaluator, Outcome, Runner
 from r3llvm.search.session import Settings, Subject, begin, resume
 from r3llvm.search.strategy import Proposal, Strategy
-from r3llvm.search.tuner import Tuner, best_trial
+from r3llvm.search.tuner import Tuner, best_trial, candidate_of
 
 __all__ = [
     "Builder",
@@ -18,6 +18,7 @@ __all__ = [
     "Tuner",
     "begin",
     "best_trial",
+    "candidate_of",
     "create_strategy",
     "resume",
 ]

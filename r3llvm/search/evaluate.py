@@ -56,14 +56,15 @@ class Evaluator:
         self._runner = runner
         self._launches = launches
         self._lock = threading.Lock()
-        self._known: dict[str, Future[Outcome]] = {}  # by candidate id and by PTX hash
+        self._known: dict[str, Future[Outcome]] = {}  # by candidate id and by what was assembled
 
-    def remember(self, candidate_id: str, outcome: Outcome) -> None:
+    def remember(self, candidate: Candidate, outcome: Outcome) -> None:
         """Takes an outcome from an earlier process for known."""
         done: Future[Outcome] = Future()
         done.set_result(outcome)
-        for key in filter(None, (candidate_id, outcome.ptx_hash)):
-            self._known.setdefault(key, done)
+        self._known.setdefault(candidate.id, done)
+        if outcome.ptx_hash:
+            self._known.setdefault(_assembled(outcome.ptx_hash, candidate), done)
 
     def evaluate(self, number: int, candidate: Candidate) -> Outcome:
         """The candidate's outcome; `outcome.number` is `number` unless it is a duplicate."""
@@ -80,7 +81,9 @@ class Evaluator:
     def _build(self, number: int, candidate: Candidate) -> Outcome:
         artifact = self._builder.compile(candidate)
         failed = self._failed(number, artifact)
-        return failed or self._once(artifact.ptx_hash, lambda: self._run(number, candidate, artifact))
+        return failed or self._once(
+            _assembled(artifact.ptx_hash, candidate), lambda: self._run(number, candidate, artifact)
+        )
 
     def _once(self, key: str, work: Callable[[], Outcome]) -> Outcome:
         """The result of `work`, done by whichever thread comes first with `key`."""
@@ -134,3 +137,8 @@ class Evaluator:
             spread=max(m.spread for m in measurements),
             reproducer=artifact.reproducer,
         )
+
+
+def _assembled(ptx_hash: str, candidate: Candidate) -> str:
+    """Equal for candidates that the assembler makes the same cubin of."""
+    return " ".join((ptx_hash, *candidate.assembler))

@@ -41,8 +41,8 @@ class Subject:
     llvm: str
 
 
-def begin(database: Database, subject: Subject, settings: Settings, workers: int) -> tuple[Session, PipelineSpace]:
-    """A new session, stored."""
+def begin(subject: Subject, settings: Settings, workers: int) -> tuple[Session, PipelineSpace]:
+    """A new session; the tuner stores it."""
     space = PipelineSpace(settings.length or DEFAULT_LENGTH, bool(settings.aggressive))
     session = Session(
         recording=subject.recording,
@@ -56,7 +56,7 @@ def begin(database: Database, subject: Subject, settings: Settings, workers: int
         device=subject.device,
         versions=_versions(subject.llvm),
     )
-    return database.add_session(session), space
+    return session, space
 
 
 def resume(database: Database, subject: Subject, settings: Settings, workers: int) -> tuple[Session, PipelineSpace]:
@@ -66,7 +66,7 @@ def resume(database: Database, subject: Subject, settings: Settings, workers: in
     """
     sessions = database.sessions(subject.kernel)
     if not sessions:
-        return begin(database, subject, settings, workers)
+        return begin(subject, settings, workers)
     session = sessions[-1]
     aggressive = session.space["aggressive"] if settings.aggressive is None else settings.aggressive
     space = PipelineSpace(settings.length or session.space["length"], aggressive)

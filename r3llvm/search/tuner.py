@@ -32,9 +32,9 @@ class Tuner:
     Every trial is committed before the strategy is told of it. With one worker and one seed the trials are the same
     each time, interrupted or not: a resumed session first asks and tells its strategy in the stored order.
 
-    budget: the session's number of proposals, duplicates and failures included; the baseline comes on top.
-    on_trial: called in this thread after each new trial.
-    stop: set it (from a signal handler, say) to end after the trials in flight.
+    session: stored when it is new; its budget is the number of proposals, duplicates and failures included, and the
+    baseline comes on top. on_trial: called in this thread after each new trial. stop: set it (from a signal handler,
+    say) to end after the trials in flight.
     """
 
     def __init__(
@@ -149,9 +149,10 @@ class Tuner:
 
     def _recall(self) -> None:
         """Brings evaluator and strategy to where the stored trials leave them."""
+        self._database.add_session(self._session)
         self._trials = sorted(self._database.trials(self._session), key=lambda trial: (trial.told, trial.number))
         for trial in self._trials:
-            self._evaluator.remember(trial.candidate_id, _outcome(trial, self._session.unit))
+            self._evaluator.remember(candidate_of(trial), _outcome(trial, self._session.unit))
         asked = {trial.asked: trial for trial in self._trials if trial.number}
         told = {trial.told: trial for trial in self._trials if trial.number}
         self._clock = max([0, *told])

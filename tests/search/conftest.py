@@ -30,7 +30,7 @@ def tune(database: Database) -> Callable[..., tuple[Session, list[Trial]]]:
     """Tunes the toy: tune(budget=…, strategy=…, workers=…)."""
 
     def run(workers: int = 1, builder: ToyBuilder | None = None, runner: ToyRunner | None = None, **settings: object):  # type: ignore[no-untyped-def]
-        session, space = begin(database, SUBJECT, Settings(**{"seed": 7, "length": 6, **settings}), workers)  # type: ignore[arg-type]
+        session, space = begin(SUBJECT, Settings(**{"seed": 7, "length": 6, **settings}), workers)  # type: ignore[arg-type]
         strategy = create_strategy(session.strategy, space, session.seed, session.budget, workers)
         evaluator = Evaluator(builder or ToyBuilder(), runner or ToyRunner(), [launch(0), launch(3, 50)])
         return session, Tuner(database, session, strategy, evaluator).run()
