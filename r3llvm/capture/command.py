@@ -123,7 +123,7 @@ class CompileCommand:
     def has(self, *flags: str) -> bool:
         return any(argument.flag in flags for argument in self.arguments if not argument.is_input)
 
-    def objects_of(self, source: str) -> Path:
+    def object_of(self, source: str) -> Path:
         """Where the object of `source` lands: `-o`, or the source's name with .o in the working directory."""
         return Path(self.output or PurePath(source).with_suffix(".o").name)
 

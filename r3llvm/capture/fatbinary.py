@@ -35,5 +35,14 @@ def images_of(path: Path) -> list[bytes]:
         with path.open("rb") as file:
             section = ELFFile(file).get_section_by_name(".nv_fatbin")
             return split(section.data()) if section else []
-    except (ELFError, ValueError):
+    except (OSError, ELFError, ValueError):
         return []
+
+
+def is_elf(path: Path) -> bool:
+    """Whether the file is there and an ELF file: no bitcode (-flto), no text."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from r3llvm.capture.clang import LADDER, build_arguments, find_command_toolkit, module_arguments
 from r3llvm.capture.command import CompileCommand, Mode
 from r3llvm.capture.dependencies import parse_dependencies
-from r3llvm.capture.fatbinary import images_of
+from r3llvm.capture.fatbinary import images_of, is_elf
 from r3llvm.capture.store import Include, Store, StoredModule
 from r3llvm.capture.toolkit import Toolkit, resolve_device
 from r3llvm.errors import R3Error, UsageError
@@ -55,27 +56,27 @@ class Wrap:
         toolkit = find_command_toolkit(command)
         build = build_arguments(command, toolkit, self.arch, resolve_device(self.device))
         sources = command.cuda_sources if is_clang else []
-        status, rung = self._build(build, ladder=LADDER if sources else LADDER[:1])
-        if status or not sources or command.mode is Mode.OTHER:
+        if not sources or command.mode is Mode.OTHER:
+            return _exit_status(subprocess.run(build).returncode)
+        status, rung = self._build(build)
+        if status:
             return status
         assert toolkit is not None  # build_arguments needs one for CUDA sources
         self._capture(command, sources, toolkit, rung)
         return 0
 
-    def _build(self, words: list[str], ladder: Sequence[tuple[str, ...]]) -> tuple[int, tuple[str, ...]]:
+    def _build(self, words: list[str]) -> tuple[int, tuple[str, ...]]:
         """Runs the build on the first rung that compiles; returns the exit status and that rung."""
-        if len(ladder) == 1:
-            return _call(words), ()
         first = None
-        for rung in ladder:
-            attempt = _run([words[0], *_colour(), *words[1:], *rung] if rung else [words[0], *_colour(), *words[1:]])
+        for rung in LADDER:
+            attempt = subprocess.run(
+                [words[0], *_colour(), *words[1:], *rung], stderr=subprocess.PIPE, text=True, errors="replace"
+            )
             first = first or attempt
             if attempt.returncode == 0:
                 sys.stderr.write(attempt.stderr)
                 if rung:
-                    self.note(
-                        f"note: clang needed {' '.join(rung)} where nvcc needs nothing; the build went on with it"
-                    )
+                    self.note(f"note: clang needed {' '.join(rung)} where nvcc needs nothing; built with it")
                 return 0, rung
             if not _might_be_clang_gap(attempt.stderr):
                 break
@@ -84,19 +85,35 @@ class Wrap:
         return _exit_status(first.returncode), ()
 
     def _capture(self, command: CompileCommand, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...]) -> None:
-        failed = []
         with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch:
-            images = self._images(command, sources, toolkit, rung, Path(scratch))
-            for source, image in zip(sources, images, strict=True):
-                try:
-                    module = self._module(command, source, toolkit, rung, Path(scratch))
-                    if image is not None:
-                        self.store.add_image(content_hash(image), module)
-                except CaptureFailed as error:
-                    failed.append(source)
-                    self.note(f"warning: the module of {source} was not captured: {error}")
+            folders = [Path(scratch, str(number)) for number in range(len(sources))]
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                images = self._images(command, sources, toolkit, rung, folders, pool)
+                results = pool.map(
+                    lambda source, folder, image: self._capture_one(command, source, toolkit, rung, folder, image),
+                    *(sources, folders, images),
+                )
+                failed = [source for source, captured in zip(sources, results, strict=True) if not captured]
         if failed and self.strict:
             raise R3Error(f"{len(failed)} of {len(sources)} modules were not captured (--strict): {', '.join(failed)}")
+
+    def _capture_one(
+        self,
+        command: CompileCommand,
+        source: str,
+        toolkit: Toolkit,
+        rung: tuple[str, ...],
+        scratch: Path,
+        image: bytes | None,
+    ) -> bool:
+        try:
+            module = self._module(command, source, toolkit, rung, scratch)
+        except CaptureFailed as error:
+            self.note(f"warning: the module of {source} was not captured: {error}")
+            return False
+        if image is not None:
+            self.store.add_image(content_hash(image), module)
+        return True
 
     def _module(
         self, command: CompileCommand, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
@@ -106,6 +123,9 @@ class Wrap:
             raise CaptureFailed("it is read from standard input; put it in a file")
         if command.has("-fgpu-rdc", "-fcuda-rdc"):
             raise CaptureFailed("relocatable device code (-fgpu-rdc) is not supported yet; build without it")
+        if command.has("--offload-new-driver"):
+            raise CaptureFailed("--offload-new-driver hides the device image; build without it")
+        scratch.mkdir(exist_ok=True)
         bitcode, depfile = scratch / "module.bc", scratch / "module.d"
         for extra in LADDER[LADDER.index(rung) :]:
             attempt = _run(module_arguments(command, source, toolkit, self.arch, extra, bitcode, depfile))
@@ -128,22 +148,30 @@ class Wrap:
         return description.hash
 
     def _images(
-        self, command: CompileCommand, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
+        self,
+        command: CompileCommand,
+        sources: list[str],
+        toolkit: Toolkit,
+        rung: tuple[str, ...],
+        folders: list[Path],
+        pool: Executor,
     ) -> list[bytes | None]:
         """The device image of each source, as the built program will register it; None where a source has none."""
-        if command.mode is Mode.OBJECT:
-            return [_only(images_of(command.objects_of(source))) for source in sources]
-        if command.mode is Mode.LINK and _links_only(command, sources):
+        objects = [command.object_of(source) for source in sources]
+        if command.mode is Mode.OBJECT and all(is_elf(path) for path in objects):
+            return [_only(images_of(path)) for path in objects]
+        if command.mode is Mode.LINK and _links_only_sources(command):
             images = images_of(Path(command.output or "a.out"))
             if len(images) == len(sources):  # in link order, which is the order of the sources
                 return list(images)
+
         # In doubt (a source without kernels, objects or libraries with some, assembly): compile each to an object.
-        found: list[bytes | None] = []
-        for number, source in enumerate(sources):
-            output = scratch / f"{number}.o"
-            built = _run(_object_command(command, source, output, toolkit, self.arch, rung))
-            found.append(_only(images_of(output)) if built.returncode == 0 else None)
-        return found
+        def compile_object(source: str, folder: Path) -> bytes | None:
+            folder.mkdir(exist_ok=True)
+            _run(_object_command(command, source, folder / "object.o", toolkit, self.arch, rung))
+            return _only(images_of(folder / "object.o"))
+
+        return list(pool.map(compile_object, sources, folders))
 
 
 def compiler_version(command: CompileCommand) -> str:
@@ -171,8 +199,8 @@ def _check_compiler(command: CompileCommand) -> bool:
     )
 
 
-def _links_only(command: CompileCommand, sources: list[str]) -> bool:
-    """Whether nothing but `sources` can bring device code into the linked file."""
+def _links_only_sources(command: CompileCommand) -> bool:
+    """Whether nothing but the sources can bring device code into the linked file."""
     inputs = [argument for argument in command.inputs if argument.language == "object"]
     libraries = {argument.value_of("-l") for argument in command.arguments} - {None}
     return not inputs and libraries <= _PLAIN_LIBRARIES and not command.has("-Xlinker")
@@ -185,15 +213,11 @@ def _object_command(
     dropped = {"-o", "-c", "-S", "-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-x", "--"}
     kept = [a for a in command.arguments if not a.is_input and a.flag not in dropped and a.value_of("-x", "-o") is None]
     single = CompileCommand.parse([*command.compiler, *(t for a in kept for t in a.tokens), "-c", "-x", "cuda", source])
-    return [*build_arguments(single, toolkit, arch, "host"), *rung, "-w", "-o", str(output)]
+    return [*build_arguments(single, toolkit, arch, "host"), *rung, "-w", "-fno-lto", "-o", str(output)]
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
-
-
-def _call(words: list[str]) -> int:
-    return _exit_status(subprocess.run(words).returncode)
 
 
 def _exit_status(returncode: int) -> int:

@@ -58,14 +58,14 @@ def test_what_is_no_recording_is_refused_in_one_line(tmp_path: Path, path: str) 
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("hello")
     (tmp_path / "text.tar").write_bytes(b"\0" * 100)
-    with pytest.raises(R3Error, match="no such recording|not a recording") as error:
+    with pytest.raises(R3Error, match=r"no such recording|not a recording") as error:
         Recording.open(tmp_path / path)
     assert "\n" not in str(error.value)
 
 
 def test_a_newer_schema_says_to_upgrade(recording: Path) -> None:
     edit(recording, schema_version=2, launches="something else entirely")
-    with pytest.raises(R3Error, match="newer r3llvm .*upgrade"):
+    with pytest.raises(R3Error, match=r"newer r3llvm .*upgrade"):
         Recording.open(recording)
 
 
