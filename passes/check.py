@@ -17,7 +17,24 @@ from r3llvm.space import Action, Catalogue, load_catalogue, pipeline_text
 
 _SECTIONS = {"Module": "module", "CGSCC": "cgscc", "Function": "function", "LoopNest": "loop", "Loop": "loop"}
 _HEADING = re.compile(r"(Module|CGSCC|Function|LoopNest|Loop) passes( with params)?:")
-_MODULE = 'target triple = "nvptx64-nvidia-cuda"\ndefine ptx_kernel void @k() { ret void }\n'
+_MODULE = """
+target triple = "nvptx64-nvidia-cuda"
+define ptx_kernel void @k(ptr %p, i32 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+  %at = getelementptr i32, ptr %p, i32 %i
+  %old = load i32, ptr %at
+  %new = add i32 %old, %n
+  store i32 %new, ptr %at
+  %next = add i32 %i, 1
+  %more = icmp slt i32 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
 
 
 def offered(opt: str) -> dict[str, set[str]]:
@@ -43,7 +60,7 @@ def all_actions(catalogue: Catalogue) -> Iterator[Action]:
 
 
 def parse_error(opt: str, actions: Iterable[Action]) -> str:
-    """LLVM's message when the pipeline of `actions` does not parse or dies on a trivial kernel, else ''."""
+    """LLVM's message when the pipeline of `actions` does not parse or dies on a small kernel, else ''."""
     with tempfile.NamedTemporaryFile("w", suffix=".ll") as module:
         module.write(_MODULE)
         module.flush()

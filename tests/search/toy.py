@@ -21,7 +21,7 @@ CRASHES, BREAKS, HANGS = "slsr", "loop-sink", "chr"
 
 def use_small_space() -> None:
     """Leaves the default space a dozen passes, for Nevergrad to be quick."""
-    names = (*HELPS, CRASHES, BREAKS, HANGS, "globalopt", "inline", "dce")
+    names = (*HELPS, CRASHES, BREAKS, HANGS, "globalopt", "inline", "dce", "newgvn")
     whole = load_catalogue()
     passes = tuple(p.model_copy(update={"variants": ()}) for p in whole.passes if p.name in names)
     pipelines = {"O3": whole.pipelines["O3"]}
