@@ -156,6 +156,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
         attributes->type = cudaMemoryTypeDevice;
         break;
       case Block::Kind::managed:
+      case Block::Kind::managed_variable:
         attributes->type = cudaMemoryTypeManaged;
         attributes->hostPointer = same;
         break;

@@ -154,7 +154,10 @@ cudaError_t launch(const void* function, const Launch& how, void** arguments) {
     if (recorder) recorder->refuse(kernel->name(), refusal.reason);
     return refusal.error;
   }
-  if (const cudaError_t error = check_resources(*kernel, how); error != cudaSuccess) return error;
+  if (const cudaError_t error = check_resources(*kernel, how); error != cudaSuccess) {
+    if (recorder) recorder->refuse(kernel->name(), std::string("the launch failed: ") + cudaGetErrorString(error));
+    return error;
+  }
   return run(*kernel, how, pack(kernel->info(), arguments));
 }
 

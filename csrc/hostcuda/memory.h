@@ -13,7 +13,7 @@
 namespace r3::hostcuda {
 
 struct Block {
-  enum class Kind { device, pinned, managed, variable, registered };
+  enum class Kind { device, pinned, managed, variable, managed_variable, registered };
   std::uint64_t base = 0, size = 0;
   Kind kind = Kind::device;
   unsigned flags = 0;  // of the call that made it

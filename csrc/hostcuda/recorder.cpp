@@ -109,6 +109,7 @@ Recorder::Selected& Recorder::select(const std::string& kernel) {
   if (fresh) {
     entry->second.wanted =
         !pattern_ || std::regex_search(kernel, *pattern_) || std::regex_search(demangled(kernel), *pattern_);
+    if (!entry->second.wanted) journal_->append(skipped_line(kernel));
   }
   return entry->second;
 }

@@ -101,7 +101,7 @@ void Image::unload() {
 
 std::uint64_t Image::place_managed(const std::string& name, std::uint64_t size) {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t base = memory().allocate(size, Block::Kind::managed);
+  const std::uint64_t base = memory().allocate(size, Block::Kind::managed_variable);
   managed_.push_back({name, base, size});
   return base;
 }
@@ -124,6 +124,7 @@ std::string Kernel::description() const { return "kernel " + demangled(name_); }
 Refusal Kernel::resolve() {
   const std::lock_guard lock(mutex_);
   if (info_) return {};
+  if (refusal_) return refusal_;
   if (const Refusal refusal = image_.load(description())) return refusal;
   for (const std::string& name : module_names(name_)) {
     if (const r3simt_kernel_info* info = engine().kernel(image_.module(), name.c_str())) {
@@ -132,8 +133,10 @@ Refusal Kernel::resolve() {
       return {};
     }
   }
-  return {cudaErrorInvalidDeviceFunction,
-          "the captured module has no such kernel; rebuild the application through `r3llvm wrap`"};
+  refusal_ = {cudaErrorInvalidDeviceFunction,
+              "the captured module has no such kernel; rebuild the application through `r3llvm wrap`"};
+  say(description() + ": " + refusal_.reason);
+  return refusal_;
 }
 
 int Kernel::max_dynamic_shared() const {

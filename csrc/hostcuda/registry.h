@@ -91,6 +91,7 @@ class Kernel {
   std::string name_;
   std::mutex mutex_;
   const r3simt_kernel_info* info_ = nullptr;
+  Refusal refusal_;
   int opted_shared_ = 0;
 };
 

@@ -56,6 +56,8 @@ std::string refusal_line(std::string_view kernel, std::string_view reason) {
   return text({{"type", "refusal"}, {"kernel", kernel}, {"reason", reason}});
 }
 
+std::string skipped_line(std::string_view kernel) { return text({{"type", "skipped"}, {"kernel", kernel}}); }
+
 std::string end_line(std::uint64_t launches_seen) { return text({{"type", "end"}, {"launches_seen", launches_seen}}); }
 
 }  // namespace r3

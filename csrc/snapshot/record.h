@@ -28,6 +28,7 @@ struct LaunchRecord {
 
 std::string launch_line(const LaunchRecord& launch);
 std::string refusal_line(std::string_view kernel, std::string_view reason);
+std::string skipped_line(std::string_view kernel);
 std::string end_line(std::uint64_t launches_seen);
 
 }  // namespace r3
