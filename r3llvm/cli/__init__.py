@@ -45,15 +45,20 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _status(arguments: list[str] | None) -> int:
     try:
-        result = cli.main(arguments, prog_name="r3llvm", standalone_mode=False)
+        # Not cli.main(), which has its own ideas of what to print when interrupted or when the reader is gone.
+        # (And not list(…): that is a command in this package.)
+        with cli.make_context("r3llvm", [*(sys.argv[1:] if arguments is None else arguments)]) as context:
+            result = cli.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
     except click.ClickException as error:
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        hint = f"; see `{context.command_path} --help`" if context else ""
+        called = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"; see `{called.command_path} --help`" if called else ""
         return _complain(_one_line(error.format_message()).rstrip(".") + hint, error.exit_code)
     except UsageError as error:
         return _complain(_one_line(str(error)), 2)

@@ -49,6 +49,8 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
 
 def _recordings(folders: tuple[Path, ...]) -> Iterator[Path]:
     for folder in folders:
+        if folder == Path("recordings") and not folder.exists():
+            continue
         if not folder.is_dir() or (folder / MANIFEST).exists():
             yield folder
         else:

@@ -40,7 +40,10 @@ class Journal:
         lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
         for number, line in enumerate(lines[:-1], 1):  # what follows the last newline was cut off by a kill
             try:
-                journal._add(json.loads(line))
+                entry = json.loads(line)
+                if not isinstance(entry, dict):
+                    raise TypeError("no JSON object")
+                journal._add(entry)
             except (ValueError, TypeError, KeyError) as error:
                 reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
                 raise R3Error(f"line {number} of the recorder's journal is damaged ({reason}): record again") from error

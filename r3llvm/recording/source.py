@@ -45,7 +45,9 @@ class Tar(Source):
             with tarfile.open(path, "r:") as tar:
                 members = {member.name.removeprefix("./"): member for member in tar if member.isreg()}
         except (tarfile.TarError, EOFError) as error:
-            raise R3Error(f"{path} is not a recording: neither a folder nor a whole file from `r3llvm export`") from error
+            raise R3Error(
+                f"{path} is not a recording: neither a folder nor a whole file from `r3llvm export`"
+            ) from error
         top = next((name[: -len(MANIFEST)] for name in members if _is_top_manifest(name)), "")
         self._members = {name.removeprefix(top): member for name, member in members.items() if name.startswith(top)}
 

@@ -1,0 +1,134 @@
+"""The commands that read recordings, and how the command line tells what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import r3llvm
+from r3llvm import cli
+from r3llvm.errors import R3Error, UsageError
+from r3llvm.recording import Recording
+from r3llvm.recording.recording import chunk_name
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ending:
+            cli.main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return int(ending.value.code or 0), out, err
+
+    return run
+
+
+def test_every_command_is_found_and_has_help(run) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = run("--help")
+    assert status == 0
+    for name in ("wrap", "run", "record", "replay", "list", "show", "verify", "export", "import"):
+        assert f"\n  {name} " in out
+        assert run(name, "--help")[0] == 0
+    assert run("--version") == (0, f"r3llvm, version {r3llvm.__version__}\n", "")
+
+
+def test_wrong_usage_is_one_line_and_status_two(run) -> None:  # type: ignore[no-untyped-def]
+    for arguments in (
+        ["nonsense"],
+        ["verify"],
+        ["show", "a", "b"],
+        ["--nonsense"],
+        ["record", "-o", "x"],
+        ["replay", "--launch", "x", "y"],
+    ):
+        status, out, err = run(*arguments)
+        assert (status, out) == (2, "")
+        assert err.startswith("r3llvm: error: ")
+        assert err.count("\n") == 1
+        assert "--help" in err
+
+
+def test_list(run, recording: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "no-recording").mkdir()
+    (tmp_path / "name.partial-12").mkdir()
+    status, out, err = run("list", tmp_path)
+    assert (status, err) == (0, "")
+    assert "small" in out
+    assert "partial" not in out
+    status, out, _ = run("list", "--json", recording)
+    assert json.loads(out)["launches"] == 3
+    (recording / "manifest.json").write_text("{")
+    status, _, err = run("list", tmp_path)
+    assert status == 1
+    assert "is not a recording" in err
+    assert run("list", tmp_path / "missing")[0] == 1
+    (tmp_path / "recordings").mkdir()
+    assert run("list") == (0, "", "no recordings; make one with `r3llvm record`\n")
+
+
+def test_list_without_recordings_folder(run) -> None:  # type: ignore[no-untyped-def]
+    assert run("list") == (0, "", "no recordings; make one with `r3llvm record`\n")
+
+
+def test_show(run, recording: Path) -> None:  # type: ignore[no-untyped-def]
+    status, out, err = run("show", recording)
+    assert (status, err) == (0, "")
+    assert "./app 10" in out
+    assert "scale" in out
+    assert "4x2" in out
+    assert "128" in out
+    status, out, _ = run("show", "--json", recording)
+    assert json.loads(out)["launches"][1]["index"] == 7
+
+
+def test_verify_and_export(run, recording: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    assert run("verify", recording) == (0, f"{recording}: good\n", "")
+    assert run("export", recording, "-o", tmp_path / "sent.tar")[0] == 0
+    assert run("verify", tmp_path / "sent.tar")[0] == 0
+    assert run("export", recording, "-o", tmp_path / "sent.tar")[0] == 2
+    assert run("export", "--force", recording, "-o", tmp_path / "sent.tar")[0] == 0
+    assert run("import", tmp_path / "sent.tar")[0] == 0
+    assert run("import", tmp_path / "sent.tar")[0] == 2
+    assert run("verify", tmp_path / "recordings" / "sent")[0] == 0
+    chunk = Recording.open(recording).launches()[2].regions[0].prologue[0]
+    (recording / chunk_name(chunk)).write_bytes(b"")
+    status, out, err = run("verify", recording)
+    assert (status, out) == (1, f"{recording}: 1 damaged\n")
+    assert chunk in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (R3Error("one\n two"), 1, "r3llvm: error: one two\n"),
+        (UsageError("wrong"), 2, "r3llvm: error: wrong\n"),
+        (KeyboardInterrupt(), 130, "r3llvm: error: interrupted\n"),
+        (click.FileError("x", "gone"), 1, "r3llvm: error: Could not open file 'x': gone\n"),
+    ],
+)
+def test_errors_are_one_line(
+    run, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, line: str
+) -> None:  # type: ignore[no-untyped-def]
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Recording, "open", fail)
+    assert run("show", "x") == (status, "", line)
+
+
+def test_a_reader_that_leaves_early_is_no_error(recording: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "r3llvm", "show", "--json", str(recording)]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, "")
