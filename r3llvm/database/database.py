@@ -38,14 +38,14 @@ class Database:
     def __init__(self, path: Path, create: bool = False, lock_seconds: float = 10.0) -> None:
         self.path = path
         if not create and not path.is_file():
-            raise R3Error(f"no trials at {path}; `r3llvm tune` makes them")
+            raise self._missing()
         self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": lock_seconds})
         event.listen(self._engine, "connect", _configure)
         event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         self._new = sessionmaker(self._engine, expire_on_commit=False)
         try:
             with self._explained():
-                self._prepare()
+                self._prepare(create)
         except BaseException:
             self.close()
             raise
@@ -90,12 +90,14 @@ class Database:
         with self._explained(), self._new() as transaction:
             return list(transaction.scalars(query))
 
-    def _prepare(self) -> None:
+    def _prepare(self, create: bool) -> None:
         with self._engine.connect() as connection:
             application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
             version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
             empty = not inspect(connection).get_table_names()
         if application == 0 and version == 0 and empty:
+            if not create:
+                raise self._missing()
             self._write_ahead()
             with self._engine.begin() as connection:
                 connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -108,6 +110,9 @@ class Database:
                 f"{self.path} has schema {version}, this r3llvm reads {SCHEMA_VERSION}; "
                 "update r3llvm or name another one with --database"
             )
+
+    def _missing(self) -> R3Error:
+        return R3Error(f"no trials at {self.path}; `r3llvm tune` makes them")
 
     def _write_ahead(self) -> None:
         """Lets readers and the writer work at once; SQLite remembers it in the file."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from r3llvm.builder.artifact import Artifact, BuildStatus, Resources
 from r3llvm.files import content_hash
-from r3llvm.recording.manifest import Launch
-from r3llvm.runner.measurement import Measurement, RunStatus
+from r3llvm.recording import Launch
+from r3llvm.runner import Measurement, Runner, RunStatus
 from r3llvm.space import Action, Candidate, load_catalogue, parse_pipeline
 from r3llvm.space import space as space_module
 
@@ -83,7 +83,7 @@ class ToyBuilder:
         )
 
 
-class ToyRunner:
+class ToyRunner(Runner):
     def __init__(self) -> None:
         self.ran: list[str] = []
 
