@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <stdexcept>
+#include <string_view>
 
 namespace r3 {
 namespace {
@@ -20,11 +21,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 // The child's answer, as bytes: fixed-size fields, then strings with their length. Both ends are this file.
-class Message {
+class Writer {
  public:
-  Message() = default;
-  explicit Message(std::string bytes) : bytes_(std::move(bytes)) {}
-
   template <typename T>
   void put(const T& value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -33,27 +31,32 @@ class Message {
     put(text.size());
     bytes_ += text;
   }
-  template <typename T>
-  T get() {
-    T value;
-    std::memcpy(&value, need(sizeof value), sizeof value);
-    return value;
-  }
-  std::string get_text() {
-    auto size = get<std::size_t>();
-    return std::string(need(size), size);
-  }
   std::string take() { return std::move(bytes_); }
 
  private:
-  const char* need(std::size_t size) {
-    if (size > bytes_.size() - at_) throw std::runtime_error("the replay's answer is cut short");
-    const char* data = bytes_.data() + at_;
-    at_ += size;
-    return data;
-  }
   std::string bytes_;
-  std::size_t at_ = 0;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+
+  template <typename T>
+  T get() {
+    T value{};
+    std::memcpy(&value, next(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string get_text() { return std::string(next(get<std::size_t>())); }
+
+ private:
+  std::string_view next(std::size_t size) {
+    if (size > rest_.size()) throw std::runtime_error("the replay's answer is cut short");
+    std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+  std::string_view rest_;
 };
 
 void map_spans(const std::vector<Span>& spans, int fd) {
@@ -122,7 +125,7 @@ std::string run_in_place(const ReplayRequest& request) {
   std::sort(regions.begin(), regions.end(), [](const r3simt_region& a, const r3simt_region& b) { return a.base < b.base; });
 
   r3simt_result result{};
-  Message answer;
+  Writer answer;
   std::string output;
   const r3simt_kernel_info* info = r3simt_kernel(module.handle, request.kernel.c_str());
   double load_seconds = seconds_since(start), run_seconds = 0;
@@ -202,7 +205,7 @@ ReplayResult replay(const ReplayRequest& request) {
       if (!outcome.log.empty()) result.message += ": " + outcome.log.substr(0, outcome.log.find('\n'));
       return result;
   }
-  Message answer(std::move(outcome.payload));
+  Reader answer(outcome.payload);
   int status = answer.get<int>();
   result.counts = answer.get<r3simt_counts>();
   result.load_seconds = answer.get<double>();
