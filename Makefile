@@ -1,0 +1,28 @@
+# `make demo` and `make test` set everything up first (scripts/setup.sh), then do their job.
+VENV ?= .venv
+python := $(VENV)/bin/python
+PYTEST_ARGS ?=
+export VENV
+
+.PHONY: demo test lint setup clean
+.DEFAULT_GOAL := test
+
+demo: setup
+	@VENV=$(VENV) examples/demo.sh
+
+test: setup
+	$(python) -m pytest $(PYTEST_ARGS)
+
+lint:
+	@scripts/setup.sh lint
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+	@scripts/lint.sh
+
+setup:
+	@scripts/setup.sh
+
+clean:
+	rm -rf build dist $(VENV) r3llvm/lib r3llvm/_native*.so *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,131 @@
+"""Lowers candidates of one kernel."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from r3llvm.builder.artifact import Artifact, BuildStatus
+from r3llvm.builder.assembler import Assembler
+from r3llvm.builder.ptx import ptx_hash
+from r3llvm.builder.reproducer import store_reproducer
+from r3llvm.errors import R3Error
+from r3llvm.space.candidate import Candidate
+from r3llvm.toolchain import ptx_feature
+
+
+class Builder:
+    """Candidate → optimised bitcode and PTX (`compile`) → cubin and resources (`assemble`). Thread-safe.
+
+    module_bitcode: a translation unit's module, as recorded. The kernel and what it reaches are cut out of it once.
+    seconds, memory_bytes: what each build may take, wall-clock and address space; the assembler gets the same.
+    features: LLVM's target features; by default the PTX version that the assembler found understands.
+    reproducers: a folder that gets one subfolder for each failed build; none are kept without it.
+
+    Raises R3Error when the module has no such kernel, or the extension is not built.
+    """
+
+    def __init__(
+        self,
+        module_bitcode: bytes,
+        kernel: str,
+        arch: str = "sm_90",
+        *,
+        features: str | None = None,
+        seconds: float = 30.0,
+        memory_bytes: int = 4 << 30,
+        reproducers: Path | None = None,
+        ptxas: Path | None = None,
+    ) -> None:
+        self._native = _native()
+        self.kernel = kernel
+        self.arch = arch
+        self.features = ptx_feature(ptxas) if features is None else features
+        self._seconds = seconds
+        self._memory_bytes = memory_bytes
+        self._reproducers = reproducers
+        self._ptxas = ptxas
+        self._assembler: Assembler | None = None
+        try:
+            self.module: bytes = self._native.prepare(module_bitcode, kernel, seconds, memory_bytes)
+        except RuntimeError as error:
+            raise R3Error(str(error)) from error
+
+    def build(self, candidate: Candidate) -> Artifact:
+        """Both steps; the first failure is the artifact's status."""
+        artifact = self.compile(candidate)
+        return self.assemble(artifact, candidate) if artifact.status is BuildStatus.OK else artifact
+
+    def compile(self, candidate: Candidate) -> Artifact:
+        """Runs the pipeline and generates PTX, in a child process: whatever a pass does ends as a status."""
+        result = self._native.compile(
+            self.module,
+            candidate.pipeline,
+            cpu=self.arch,
+            features=self.features,
+            codegen_level=candidate.codegen_level,
+            options=list(candidate.options),
+            seconds=self._seconds,
+            memory_bytes=self._memory_bytes,
+        )
+        status = BuildStatus(result.status)
+        if status is not BuildStatus.OK:
+            return Artifact(
+                candidate=candidate.id,
+                status=status,
+                message=result.message,
+                seconds=result.seconds,
+                reproducer=self._reproduce(candidate, status=status, message=result.message, log=result.log),
+            )
+        return Artifact(
+            candidate=candidate.id,
+            status=status,
+            bitcode=result.bitcode,
+            ptx=result.ptx,
+            ptx_hash=ptx_hash(result.ptx),
+            seconds=result.seconds,
+        )
+
+    def assemble(self, artifact: Artifact, candidate: Candidate) -> Artifact:
+        """Adds cubin and resources. Raises R3Error when there is no assembler, ValueError for a failed artifact."""
+        if artifact.status is not BuildStatus.OK:
+            raise ValueError(f"candidate {artifact.candidate} was not compiled: {artifact.status.value}")
+        if self._assembler is None:
+            self._assembler = Assembler(self._ptxas, self._seconds, self._memory_bytes)
+        started = time.monotonic()
+        assembled = self._assembler.assemble(artifact.ptx, self.kernel, self.arch, candidate.assembler)
+        seconds = artifact.seconds + time.monotonic() - started
+        if assembled.status is not BuildStatus.OK:
+            return Artifact(
+                candidate=artifact.candidate,
+                status=assembled.status,
+                message=assembled.message,
+                ptx_hash=artifact.ptx_hash,
+                seconds=seconds,
+                reproducer=self._reproduce(
+                    candidate,
+                    status=assembled.status,
+                    message=assembled.message,
+                    ptx=artifact.ptx,
+                    assembler=self._assembler.command(self.arch, candidate.assembler),
+                ),
+            )
+        return replace(artifact, cubin=assembled.cubin, resources=assembled.resources, seconds=seconds)
+
+    def _reproduce(self, candidate: Candidate, **what: Any) -> str:
+        if self._reproducers is None:
+            return ""
+        stored = store_reproducer(
+            self._reproducers, candidate, module=self.module, cpu=self.arch, features=self.features, **what
+        )
+        return str(stored)
+
+
+def _native() -> Any:
+    try:
+        from r3llvm import _native
+    except ImportError as error:
+        raise R3Error(f"r3llvm's extension is not built ({error}): run `pip install .` in its folder") from error
+    return _native
