@@ -139,7 +139,7 @@ std::vector<double> reference(const HostMatrix& matrix, const std::vector<float>
 }
 
 int main(int argc, char** argv) {
-  const int rows = example::argument(argc, argv, 1, 12000);
+  const int rows = example::argument(argc, argv, 1, 8000);
   const bool temporary = argc < 3;
   const std::filesystem::path path =
       temporary ? std::filesystem::temp_directory_path() / ("spmv-" + std::to_string(std::random_device()()) + ".mtx")

@@ -77,8 +77,8 @@ void reference_step(const std::vector<double>& current, std::vector<double>& nex
 }
 
 int main(int argc, char** argv) {
-  const int width = example::argument(argc, argv, 1, 192);
-  const int height = example::argument(argc, argv, 2, 192);
+  const int width = example::argument(argc, argv, 1, 160);
+  const int height = example::argument(argc, argv, 2, 160);
   const int radius = example::argument(argc, argv, 3, 4);
   const int steps = example::argument(argc, argv, 4, 8);
 
