@@ -9,23 +9,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from r3llvm.builder.artifact import Artifact, BuildStatus, Resources
-from r3llvm.recording.manifest import Launch
-from r3llvm.runner.measurement import Measurement, RunStatus
+from r3llvm.builder import Artifact, BuildStatus, Resources
+from r3llvm.recording import Launch
+from r3llvm.runner import Measurement, Runner, RunStatus
 from r3llvm.space import Candidate
 
 
-class Builder(Protocol):
-    """Lowers a candidate; see r3llvm.builder."""
+class Compiler(Protocol):
+    """What an Evaluator needs of a r3llvm.builder.Builder."""
 
     def compile(self, candidate: Candidate) -> Artifact: ...
     def assemble(self, artifact: Artifact, candidate: Candidate) -> Artifact: ...
-
-
-class Runner(Protocol):
-    """Replays an artifact on a launch; see r3llvm.runner."""
-
-    def run(self, artifact: Artifact, launch: Launch) -> Measurement: ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,7 @@ class Evaluator:
     A candidate, or a PTX, that an earlier trial had is not run again: its outcome is that trial's.
     """
 
-    def __init__(self, builder: Builder, runner: Runner, launches: Sequence[Launch]) -> None:
+    def __init__(self, builder: Compiler, runner: Runner, launches: Sequence[Launch]) -> None:
         self._builder = builder
         self._runner = runner
         self._launches = launches

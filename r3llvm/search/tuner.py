@@ -10,10 +10,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from r3llvm.builder.artifact import BuildStatus, Resources
+from r3llvm.builder import BuildStatus, Resources
 from r3llvm.database import Database, Session, Trial
 from r3llvm.errors import R3Error
-from r3llvm.runner.measurement import RunStatus
+from r3llvm.runner import RunStatus
 from r3llvm.search.evaluate import Evaluator, Outcome
 from r3llvm.search.strategy import Proposal, Strategy
 from r3llvm.space import BASELINE, Candidate
