@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from r3llvm.capture.command import Argument, CompileCommand, Mode, is_cudart
+from r3llvm.capture.fatbinary import registers_kernels
 from r3llvm.capture.toolkit import STUB_HEADERS, Toolkit, find_toolkit, hostcuda_library
 from r3llvm.errors import R3Error
 
@@ -113,14 +114,8 @@ def _is_cuda_program(command: CompileCommand) -> bool:
     """Whether a source or an object on the command line holds kernels."""
     if command.cuda_sources:
         return True
-    return any(_registers_kernels(Path(argument.flag)) for argument in command.inputs)
-
-
-def _registers_kernels(path: Path) -> bool:
-    try:
-        return path.suffix in (".o", ".a", ".obj", ".lo") and b"__cudaRegisterFatBinary" in path.read_bytes()
-    except OSError:
-        return False  # the compiler says it better
+    objects = (Path(argument.flag) for argument in command.inputs)
+    return any(path.suffix in (".o", ".a", ".obj", ".lo") and registers_kernels(path) for path in objects)
 
 
 def _is_dropped(argument: Argument) -> bool:

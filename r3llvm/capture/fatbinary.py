@@ -39,6 +39,14 @@ def images_of(path: Path) -> list[bytes]:
         return []
 
 
+def registers_kernels(path: Path) -> bool:
+    """Whether an object or archive has host code that registers device images with the CUDA runtime."""
+    try:
+        return b"__cudaRegisterFatBinary" in path.read_bytes()
+    except OSError:
+        return False
+
+
 def is_elf(path: Path) -> bool:
     """Whether the file is there and an ELF file: no bitcode (-flto), no text."""
     try:

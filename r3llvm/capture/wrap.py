@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import re
 import shutil
@@ -10,14 +11,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from r3llvm.capture.clang import LADDER, build_arguments, find_command_toolkit, module_arguments
 from r3llvm.capture.command import CompileCommand, Mode
 from r3llvm.capture.dependencies import parse_dependencies
-from r3llvm.capture.fatbinary import images_of, is_elf
+from r3llvm.capture.fatbinary import images_of, is_elf, registers_kernels
 from r3llvm.capture.store import Include, Store, StoredModule
 from r3llvm.capture.toolkit import Toolkit, resolve_device
 from r3llvm.errors import R3Error, UsageError
@@ -85,35 +86,24 @@ class Wrap:
         return _exit_status(first.returncode), ()
 
     def _capture(self, command: CompileCommand, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...]) -> None:
-        with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch:
-            folders = [Path(scratch, str(number)) for number in range(len(sources))]
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                images = self._images(command, sources, toolkit, rung, folders, pool)
-                results = pool.map(
-                    lambda source, folder, image: self._capture_one(command, source, toolkit, rung, folder, image),
-                    *(sources, folders, images),
-                )
-                failed = [source for source, captured in zip(sources, results, strict=True) if not captured]
+        def capture(number: int) -> bool:
+            source, folder = sources[number], Path(scratch, str(number))
+            folder.mkdir()
+            try:
+                module = self._module(command, source, toolkit, rung, folder)
+                image = self._image(command, number, toolkit, rung, folder)
+            except CaptureFailed as error:
+                self.note(f"warning: the module of {source} was not captured: {error}")
+                return False
+            if image is not None:
+                self.store.add_image(content_hash(image), module)
+            return True
+
+        with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+            captured = list(pool.map(capture, range(len(sources))))
+        failed = [source for source, done in zip(sources, captured, strict=True) if not done]
         if failed and self.strict:
             raise R3Error(f"{len(failed)} of {len(sources)} modules were not captured (--strict): {', '.join(failed)}")
-
-    def _capture_one(
-        self,
-        command: CompileCommand,
-        source: str,
-        toolkit: Toolkit,
-        rung: tuple[str, ...],
-        scratch: Path,
-        image: bytes | None,
-    ) -> bool:
-        try:
-            module = self._module(command, source, toolkit, rung, scratch)
-        except CaptureFailed as error:
-            self.note(f"warning: the module of {source} was not captured: {error}")
-            return False
-        if image is not None:
-            self.store.add_image(content_hash(image), module)
-        return True
 
     def _module(
         self, command: CompileCommand, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
@@ -125,7 +115,6 @@ class Wrap:
             raise CaptureFailed("relocatable device code (-fgpu-rdc) is not supported yet; build without it")
         if command.has("--offload-new-driver"):
             raise CaptureFailed("--offload-new-driver hides the device image; build without it")
-        scratch.mkdir(exist_ok=True)
         bitcode, depfile = scratch / "module.bc", scratch / "module.d"
         for extra in LADDER[LADDER.index(rung) :]:
             attempt = _run(module_arguments(command, source, toolkit, self.arch, extra, bitcode, depfile))
@@ -141,42 +130,35 @@ class Wrap:
             directory=str(Path.cwd()),
             arch=(command.archs or [self.arch])[0],
             includes=tuple(_hashed(path) for path in parse_dependencies(depfile.read_text())),
-            compiler=compiler_version(command),
+            compiler=compiler_version(command.compiler),
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
         self.store.add(data, description)
         return description.hash
 
-    def _images(
-        self,
-        command: CompileCommand,
-        sources: list[str],
-        toolkit: Toolkit,
-        rung: tuple[str, ...],
-        folders: list[Path],
-        pool: Executor,
-    ) -> list[bytes | None]:
-        """The device image of each source, as the built program will register it; None where a source has none."""
-        objects = [command.object_of(source) for source in sources]
-        if command.mode is Mode.OBJECT and all(is_elf(path) for path in objects):
-            return [_only(images_of(path)) for path in objects]
+    def _image(
+        self, command: CompileCommand, number: int, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
+    ) -> bytes | None:
+        """The device image of a source, as the built program will register it; None when it has no kernels."""
+        sources = command.cuda_sources
+        source = sources[number]
+        if command.mode is Mode.OBJECT and is_elf(command.object_of(source)):
+            return _image_of_object(command.object_of(source))
         if command.mode is Mode.LINK and _links_only_sources(command):
             images = images_of(Path(command.output or "a.out"))
             if len(images) == len(sources):  # in link order, which is the order of the sources
-                return list(images)
-
-        # In doubt (a source without kernels, objects or libraries with some, assembly): compile each to an object.
-        def compile_object(source: str, folder: Path) -> bytes | None:
-            folder.mkdir(exist_ok=True)
-            _run(_object_command(command, source, folder / "object.o", toolkit, self.arch, rung))
-            return _only(images_of(folder / "object.o"))
-
-        return list(pool.map(compile_object, sources, folders))
+                return images[number]
+        # In doubt (a source without kernels, objects or libraries with some, assembly): compile it to an object.
+        attempt = _run(_object_command(command, source, scratch / "object.o", toolkit, self.arch, rung))
+        if attempt.returncode:
+            raise CaptureFailed(_first_error(attempt.stderr))
+        return _image_of_object(scratch / "object.o")
 
 
-def compiler_version(command: CompileCommand) -> str:
+@functools.cache
+def compiler_version(compiler: tuple[str, ...]) -> str:
     """The first line of the compiler's `--version`."""
-    return (_run([*command.compiler, "--version"]).stdout.splitlines() or ["unknown"])[0]
+    return (_run([*compiler, "--version"]).stdout.splitlines() or ["unknown"])[0]
 
 
 def _check_compiler(command: CompileCommand) -> bool:
@@ -238,8 +220,13 @@ def _first_error(stderr: str) -> str:
     return lines[0].strip()
 
 
-def _only(images: list[bytes]) -> bytes | None:
-    return images[0] if len(images) == 1 else None
+def _image_of_object(path: Path) -> bytes | None:
+    images = images_of(path)
+    if len(images) == 1:
+        return images[0]
+    if registers_kernels(path):
+        raise CaptureFailed(f"{path.name} holds {len(images)} device images where one was expected")
+    return None
 
 
 def _hashed(path: str) -> Include:

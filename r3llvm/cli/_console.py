@@ -26,9 +26,16 @@ def short_name(kernel: str) -> str:
     return name.removeprefix("void ")
 
 
-def mebibytes(n_bytes: int) -> str:
+def count(number: int, thing: str) -> str:
+    """`1 launch`, `2 launches`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}{'es' if thing.endswith('ch') else 's'}"
+
+
+def size(n_bytes: int) -> str:
     """A size for people."""
-    return f"{n_bytes / 2**20:.1f} MiB"
+    if n_bytes < 10_000:
+        return f"{n_bytes} B"
+    return f"{n_bytes / 2**10:.0f} KiB" if n_bytes < 10 * 2**20 else f"{n_bytes / 2**20:.0f} MiB"
 
 
 def dimensions(extent: tuple[int, int, int]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from r3llvm.cli._console import mebibytes
+from r3llvm.cli._console import size
 from r3llvm.errors import UsageError
 from r3llvm.recording import Recording, export_recording
 
@@ -22,4 +22,4 @@ def command(recording: Path, output: Path, force: bool) -> None:
     if output.exists() and not force:
         raise UsageError(f"{output} exists already: name another with -o, or replace it with --force")
     export_recording(Recording.open(recording), output)
-    click.echo(f"{output}: {mebibytes(output.stat().st_size)}")
+    click.echo(f"{output}: {size(output.stat().st_size)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from r3llvm.cli._console import mebibytes, print_table
+from r3llvm.cli._console import print_table, size
 from r3llvm.errors import R3Error
 from r3llvm.recording import Recording
 from r3llvm.recording.source import MANIFEST
@@ -25,7 +25,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
     for path in _recordings(folders or (Path("recordings"),)):
         try:
             recording = Recording.open(path)
-            size = recording.stored_bytes()
+            n_bytes = recording.stored_bytes()
         except R3Error as error:
             click.echo(f"r3llvm: error: {error}", err=True)
             status = 1
@@ -36,11 +36,11 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
                 "recording": str(path),
                 "kernels": recording.kernels,
                 "launches": len(manifest.launches),
-                "bytes": size,
+                "bytes": n_bytes,
             }
             click.echo(json.dumps(entry | {"created": manifest.created}))
         table.add_row(
-            str(path), str(len(recording.kernels)), str(len(manifest.launches)), mebibytes(size), manifest.created
+            str(path), str(len(recording.kernels)), str(len(manifest.launches)), size(n_bytes), manifest.created
         )
     if not as_json:
         print_table(table) if table.row_count else click.echo("no recordings; make one with `r3llvm record`", err=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from r3llvm.capture import Store
+from r3llvm.cli._console import count, size
 from r3llvm.errors import R3Error
 from r3llvm.recording import Recorder
 
@@ -42,8 +43,7 @@ def command(
     if device == "cuda":
         raise R3Error("recording on a GPU is not supported yet: say --device host (or auto)")
     recording = Recorder(Store(store), kernels, max_launches, allow_failure).record(application, output, force)
-    n_launches, n_kernels = len(recording.manifest.launches), len(recording.kernels)
-    size = recording.stored_bytes() / 2**20
-    click.echo(f"r3llvm: recorded {n_launches} launches of {n_kernels} kernels in {output} ({size:.1f} MiB)", err=True)
+    what = f"{count(len(recording.manifest.launches), 'launch')} of {count(len(recording.kernels), 'kernel')}"
+    click.echo(f"r3llvm: recorded {what} in {output} ({size(recording.stored_bytes())})", err=True)
     for refusal in recording.manifest.refusals:
         click.echo(f"r3llvm: warning: not recorded: {refusal.kernel}: {refusal.reason}", err=True)

@@ -107,13 +107,14 @@ def command(
     launches = [launch for launch in opened.launches(kernels) if index in (None, launch.index)]
     if not launches:
         raise UsageError(f"no launch {index} in {recording}; `r3llvm show {recording}` lists them")
+    chosen = candidate(passes, settings)
     table = Table(
         "kernel", "launch", "status", "bytes compared", "mismatches", *([] if no_cost else ["modelled cycles"])
     )
     failures = 0
     remarks: dict[str, None] = {}
     with _runner(opened, workers) as runner:
-        for replay in _replays(opened, launches, candidate(passes, settings), runner):
+        for replay in _replays(opened, launches, chosen, runner):
             failures += not replay.good
             if as_json:
                 click.echo(json.dumps(replay.as_json(not no_cost)))
@@ -190,4 +191,5 @@ def _native() -> Any:
         from r3llvm import _native
     except ImportError as error:
         raise R3Error(f"r3llvm's extension is not built ({error}): run `pip install .` in its folder") from error
+    _native.init()
     return _native

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import click
@@ -25,6 +26,8 @@ def command(store: Path | None, application: tuple[str, ...]) -> None:
     """
     check_application(application)
     environment = host_environment(Store(store))
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; the application must not inherit that
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(application[0], application, environment)
     except OSError as error:

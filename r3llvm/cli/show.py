@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from r3llvm.cli._console import dimensions, mebibytes, print_table, short_name
+from r3llvm.cli._console import dimensions, print_table, short_name, size
 from r3llvm.recording import Launch, Recording
 
 
@@ -24,7 +24,7 @@ def command(recording: Path, as_json: bool) -> None:
     click.echo(f"{recording}: {' '.join(manifest.application)}")
     click.echo(
         f"recorded {manifest.created} on {manifest.device} by r3llvm {manifest.r3llvm_version}; "
-        f"{len(manifest.launches)} of {manifest.launches_seen} launches kept; {mebibytes(opened.stored_bytes())} stored"
+        f"{len(manifest.launches)} of {manifest.launches_seen} launches kept; {size(opened.stored_bytes())} stored"
     )
     for module in manifest.modules:
         click.echo(f"module {module.hash[:12]}: {module.source} for {module.arch}")
@@ -37,8 +37,8 @@ def command(recording: Path, as_json: bool) -> None:
             dimensions(launch.block),
             str(launch.dynamic_shared),
             str(len(launch.regions)),
-            mebibytes(sum(region.size for region in launch.regions)),
-            mebibytes(_changed(launch, manifest.chunk_bytes)),
+            size(sum(region.size for region in launch.regions)),
+            size(_changed(launch, manifest.chunk_bytes)),
         )
     print_table(table)
     for refusal in manifest.refusals:
