@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::size_t up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 
-std::size_t shared_footprint(const r3simt_kernel_info& info, std::size_t dynamic) {
-  return up(info.static_shared + dynamic + shared_reserved, shared_granularity);
-}
-
 int resident_by_threads(int block_threads) {
   return std::min<int>(max_resident_blocks, max_resident_threads / static_cast<int>(up(block_threads, warp_size)));
 }
@@ -31,7 +27,7 @@ template <class Body>
 cudaError_t about(const void* function, Body&& body) {
   return call([&] {
     Kernel* const kernel = registry().kernel(function);
-    if (!kernel) return cudaErrorInvalidDeviceFunction;
+    if (!kernel) return unknown_kernel(function);
     if (const Refusal refusal = kernel->resolve()) return refusal.error;
     return body(*kernel);
   });
@@ -49,9 +45,10 @@ cudaError_t set_attribute(Kernel& kernel, cudaFuncAttribute attribute, int value
     case cudaFuncAttributeRequiredClusterWidth:
     case cudaFuncAttributeRequiredClusterHeight:
     case cudaFuncAttributeRequiredClusterDepth:
+      return not_supported("cudaFuncSetAttribute for thread block clusters");
     case cudaFuncAttributeNonPortableClusterSizeAllowed:
     case cudaFuncAttributeClusterSchedulingPolicyPreference:
-      return not_supported("cudaFuncSetAttribute for thread block clusters");
+      return cudaSuccess;  // about clusters that no launch here will have
     default:
       return cudaErrorInvalidValue;
   }
@@ -59,10 +56,11 @@ cudaError_t set_attribute(Kernel& kernel, cudaFuncAttribute attribute, int value
 
 }  // namespace
 
-int blocks_per_multiprocessor(const r3simt_kernel_info& info, int block_threads, std::size_t dynamic_shared) {
-  if (block_threads > static_cast<int>(info.max_threads)) return 0;
-  const auto by_shared = static_cast<int>(shared_bytes / shared_footprint(info, dynamic_shared));
-  return std::min(resident_by_threads(block_threads), by_shared);
+int blocks_per_multiprocessor(const Kernel& kernel, int block_threads, std::size_t dynamic_shared) {
+  if (block_threads > max_block_threads || dynamic_shared > static_cast<std::size_t>(kernel.max_dynamic_shared()))
+    return 0;
+  const std::size_t shared = up(kernel.info().static_shared + dynamic_shared + shared_reserved, shared_granularity);
+  return std::min(resident_by_threads(block_threads), static_cast<int>(shared_bytes / shared));
 }
 
 }  // namespace r3::hostcuda
@@ -93,18 +91,18 @@ cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, cudaFuncAttribu
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void* function, cudaFuncCache) {
-  return call([&] { return registry().kernel(function) ? cudaSuccess : cudaErrorInvalidDeviceFunction; });
+  return call([&] { return registry().kernel(function) ? cudaSuccess : unknown_kernel(function); });
 }
 
 cudaError_t cudaFuncSetSharedMemConfig(const void* function, cudaSharedMemConfig) {
-  return call([&] { return registry().kernel(function) ? cudaSuccess : cudaErrorInvalidDeviceFunction; });
+  return call([&] { return registry().kernel(function) ? cudaSuccess : unknown_kernel(function); });
 }
 
 cudaError_t cudaFuncGetName(const char** name, const void* function) {
   return call([&] {
     Kernel* const kernel = registry().kernel(function);
     if (!name) return cudaErrorInvalidValue;
-    if (!kernel) return cudaErrorInvalidDeviceFunction;
+    if (!kernel) return unknown_kernel(function);
     *name = kernel->name().c_str();
     return cudaSuccess;
   });
@@ -123,7 +121,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
                                                                    size_t dynamic_shared, unsigned) {
   return about(function, [&](Kernel& kernel) {
     if (!blocks || block_threads <= 0) return cudaErrorInvalidValue;
-    *blocks = blocks_per_multiprocessor(kernel.info(), block_threads, dynamic_shared);
+    *blocks = blocks_per_multiprocessor(kernel, block_threads, dynamic_shared);
     return cudaSuccess;
   });
 }
@@ -138,9 +136,10 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void*
   return about(function, [&](Kernel& kernel) {
     if (!bytes || blocks <= 0 || block_threads <= 0) return cudaErrorInvalidValue;
     if (blocks > resident_by_threads(block_threads)) return cudaErrorInvalidValue;
-    const std::size_t share = shared_bytes / blocks / shared_granularity * shared_granularity;
-    const std::size_t taken = shared_reserved + kernel.info().static_shared;
-    *bytes = share > taken ? share - taken : 0;
+    const std::size_t share =
+        shared_bytes / blocks / shared_granularity * shared_granularity;  // as CUDA: none reserved
+    const std::size_t rest = share - std::min<std::size_t>(share, kernel.info().static_shared);
+    *bytes = std::min(rest, static_cast<std::size_t>(kernel.max_dynamic_shared()));
     return cudaSuccess;
   });
 }

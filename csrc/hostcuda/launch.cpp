@@ -39,13 +39,12 @@ cudaError_t check_geometry(const Launch& how) {
 
 // What the kernel itself limits. The codes are those that an H200 gives.
 cudaError_t check_resources(const Kernel& kernel, const Launch& how) {
-  const r3simt_kernel_info& info = kernel.info();
   const int threads = static_cast<int>(how.block.x * how.block.y * how.block.z);
-  if (threads > static_cast<int>(info.max_threads)) return cudaErrorLaunchOutOfResources;
+  if (threads > static_cast<int>(kernel.info().max_threads)) return cudaErrorInvalidValue;
   if (how.dynamic_shared > static_cast<std::size_t>(kernel.max_dynamic_shared())) return cudaErrorInvalidValue;
   if (how.cooperative) {
-    const auto resident = static_cast<std::uint64_t>(multiprocessors) *
-                          blocks_per_multiprocessor(kernel.info(), threads, how.dynamic_shared);
+    const auto resident =
+        static_cast<std::uint64_t>(multiprocessors) * blocks_per_multiprocessor(kernel, threads, how.dynamic_shared);
     if (std::uint64_t{how.grid.x} * how.grid.y * how.grid.z > resident) return cudaErrorCooperativeLaunchTooLarge;
   }
   return cudaSuccess;
@@ -147,7 +146,7 @@ cudaError_t launch(const void* function, const Launch& how, void** arguments) {
   Recorder* const recorder = hostcuda::recorder();
   if (recorder) recorder->count();
   Kernel* const kernel = registry().kernel(function);
-  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  if (!kernel) return unknown_kernel(function);
   if (!valid(how.stream)) return cudaErrorInvalidResourceHandle;
   if (const cudaError_t error = check_geometry(how); error != cudaSuccess) return error;
   if (const Refusal refusal = kernel->resolve()) {

@@ -2,10 +2,11 @@
 #pragma once
 #include <cstddef>
 
-#include "simt/simt.h"
+#include "hostcuda/registry.h"
 
 namespace r3::hostcuda {
 
-int blocks_per_multiprocessor(const r3simt_kernel_info& info, int block_threads, std::size_t dynamic_shared);
+int blocks_per_multiprocessor(const Kernel& kernel,  // resolved
+                              int block_threads, std::size_t dynamic_shared);
 
 }  // namespace r3::hostcuda

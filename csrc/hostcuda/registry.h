@@ -95,6 +95,11 @@ class Kernel {
   int opted_shared_ = 0;
 };
 
+// What CUDA says to an address that is no kernel's: it may be a stale handle.
+inline cudaError_t unknown_kernel(const void* function) {
+  return function ? cudaErrorInvalidResourceHandle : cudaErrorInvalidDeviceFunction;
+}
+
 class Registry {
  public:
   Image* add_image(const void* fat_binary);

@@ -374,8 +374,10 @@ TEST(unknown_kernels_and_symbols) {
   RETURNS(cudaGetSymbolSize(&size, static_cast<const void*>(&local)), cudaErrorInvalidSymbol);
   RETURNS(cudaMemcpyToSymbol(static_cast<const void*>(&local), &size, 4), cudaErrorInvalidSymbol);
   cudaFuncAttributes attributes;
-  RETURNS(cudaFuncGetAttributes(&attributes, static_cast<const void*>(&local)), cudaErrorInvalidDeviceFunction);
+  RETURNS(cudaFuncGetAttributes(&attributes, static_cast<const void*>(&local)), cudaErrorInvalidResourceHandle);
   RETURNS(cudaLaunchKernel(static_cast<const void*>(&local), dim3(1), dim3(1), nullptr, 0, 0),
+          cudaErrorInvalidResourceHandle);
+  RETURNS(cudaLaunchKernel(static_cast<const void*>(nullptr), dim3(1), dim3(1), nullptr, 0, 0),
           cudaErrorInvalidDeviceFunction);
   RETURNS(cudaGetLastError(), cudaErrorInvalidDeviceFunction);
 }
