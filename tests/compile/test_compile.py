@@ -1,4 +1,4 @@
-"""_native.compile: what a pass, the code generator or a limit does ends as a status, never as the end of this process."""
+"""_native.compile: what a pass, the code generator or a limit does ends as a status, and never ends this process."""
 
 from __future__ import annotations
 
@@ -202,23 +202,23 @@ def test_nothing_is_left_behind(module: bytes) -> None:
 
 
 def test_a_child_runs_no_exit_handler_of_the_parent(tmp_path: Path) -> None:
+    """LLVM's fatal error calls exit(1). dprintf(1, text) serves as the handler: it gets status and argument."""
     script = tmp_path / "exit.py"
     script.write_text(
         textwrap.dedent(
             """
-            import atexit, ctypes, sys
+            import ctypes, sys
             from r3llvm import _native
             libc = ctypes.CDLL(None)
-            callback = ctypes.CFUNCTYPE(None)(lambda: libc.write(1, b"handler\\n", 8))
-            libc.atexit(callback)
-            print("buffered", end="")
-            module = sys.stdin.buffer.read()
-            print(_native.compile(module, "function(loop(licm))").status, flush=True)
+            libc.on_exit(libc.dprintf, b"handler\\n")
+            print("buffered ", end="")
+            print(_native.compile(sys.stdin.buffer.read(), "function(loop(licm))").status, flush=True)
+            sys.exit(1)
             """
         )
     )
-    run = _python(script, bitcode("loop"))
-    assert run.stdout == b"bufferedpass_crash\nhandler\n"
+    run = _python(script, bitcode("loop"), status=1)
+    assert run.stdout == b"buffered pass_crash\nhandler\n"
 
 
 def test_an_ignored_sigchld_does_no_harm(module: bytes) -> None:
@@ -250,10 +250,10 @@ def test_children_end_with_their_parent(tmp_path: Path) -> None:
     _wait_for(lambda: not _runs(child))
 
 
-def _python(script: Path, data: bytes) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, script], input=data, capture_output=True, cwd=script.parent, env=ENVIRONMENT, check=True
-    )
+def _python(script: Path, data: bytes, status: int = 0) -> subprocess.CompletedProcess[bytes]:
+    run = subprocess.run([sys.executable, script], input=data, capture_output=True, cwd=script.parent, env=ENVIRONMENT)
+    assert run.returncode == status, run.stderr.decode()
+    return run
 
 
 def _runs(pid: int) -> bool:
