@@ -208,6 +208,15 @@ class CallTranslation {
   std::vector<std::pair<ptx::Register, unsigned>> initial_;  // registers that start with a value: the input's number
 };
 
+// Pointers that went through a register leave conversions behind that nothing needs.
+void remove_dead_code(Function& function) {
+  for (BasicBlock& block : function) {
+    for (llvm::Instruction& instruction : make_early_inc_range(reverse(block))) {
+      if (isInstructionTriviallyDead(&instruction)) instruction.eraseFromParent();
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<InlinePtxProblem> translate_inline_ptx(Module& module) {
@@ -232,6 +241,7 @@ std::vector<InlinePtxProblem> translate_inline_ptx(Module& module) {
       DominatorTree tree(*function);
       PromoteMemToReg({carry}, tree);
     }
+    if (!calls.empty()) remove_dead_code(*function);
   }
   return problems;
 }

@@ -206,11 +206,11 @@ bool Translator::emit_rem(Instruction& i) {
 }
 
 bool Translator::emit_min_max(Instruction& i, bool is_max) {
+  bool relu = i.mods.take("relu");  // before the type or after it
   std::optional<Type> type = take_type(i);
   if (!type || i.count() < 3) return false;
-  if (type->is_float()) return emit_float_min_max(i, is_max, *type);
-  if (i.count() != 3 || !type->is_integer()) return false;
-  bool relu = i.mods.take("relu");
+  if (type->is_float()) return !relu && emit_float_min_max(i, is_max, *type);
+  if (i.count() != 3 || !type->is_integer() || (relu && !type->is_signed())) return false;
   Value* result = min_max(b_, read(i.operand(1), *type), read(i.operand(2), *type), type->is_signed(), is_max);
   if (relu) result = b_.CreateBinaryIntrinsic(Intrinsic::smax, result, Constant::getNullValue(result->getType()));
   write(i.operand(0), result);

@@ -237,6 +237,12 @@ class Parser {
     Operand base;
     if (!parse_primary(base)) return false;
     operand.parts.push_back(std::move(base));
+    if (accept(',')) {  // a texture's coordinates
+      Operand coordinates;
+      if (!parse_primary(coordinates)) return false;
+      operand.parts.push_back(std::move(coordinates));
+      return accept(']');
+    }
     for (skip_space(); peek() == '+' || peek() == '-'; skip_space()) {
       bool minus = peek() == '-';
       ++position_;

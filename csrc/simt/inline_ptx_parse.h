@@ -14,7 +14,7 @@ struct Operand {
     kInteger,   // `integer`
     kFloat,     // `real`; `float_bits` for 0f and 0d literals
     kVector,    // {a, b, …}: `parts`
-    kAddress,   // [base + offset]: parts[0] is the base, `integer` the offset
+    kAddress,   // [base + offset]: parts[0] is the base, `integer` the offset; [base, {a, b}]: parts[1] is a vector
     kPair,      // d|p: two `parts`
     kSink,      // _
   };

@@ -261,6 +261,8 @@ Value* Translator::read_literal(const Operand& operand, const Type& type) {
 Value* Translator::read_special(StringRef name, const Type& type) {
   if (type.is_float() || type.lanes != 1) return fail(type);
   if (name == "is_explicit_cluster") return call_intrinsic("llvm.nvvm.is_explicit_cluster", b_.getInt1Ty(), {});
+  if (name == "reserved_smem_offset_1")
+    return as(b_.CreateZExtOrTrunc(reserved_shared(), b_.getIntNTy(type.bits)), type);
   // Halves of 64-bit registers that have no intrinsic of their own.
   bool high = name == "clock_hi" || name == "globaltimer_hi";
   if (high) name = name == "clock_hi" ? "clock64" : "globaltimer";
@@ -307,6 +309,20 @@ Value* Translator::read_special(StringRef name, const Type& type) {
   Value* value = call_intrinsic("llvm.nvvm.read.ptx.sreg." + intrinsic, wide ? b_.getInt64Ty() : b_.getInt32Ty(), {});
   if (high) value = b_.CreateLShr(value, 32);
   return b_.CreateZExtOrTrunc(value, type.ir(b_.getContext()));
+}
+
+// The part of shared memory that the system keeps for cooperative groups: a shared variable like any other here.
+Value* Translator::reserved_shared() {
+  constexpr const char* kName = "r3.reserved_shared";
+  Module* module = b_.GetInsertBlock()->getModule();
+  GlobalVariable* variable = module->getNamedGlobal(kName);
+  if (variable == nullptr) {
+    auto* bytes = ArrayType::get(b_.getInt8Ty(), 1024);
+    variable = new GlobalVariable(*module, bytes, false, GlobalValue::InternalLinkage, UndefValue::get(bytes), kName,
+                                  nullptr, GlobalValue::NotThreadLocal, 3);
+    variable->setAlignment(Align(128));
+  }
+  return b_.CreatePtrToInt(variable, b_.getInt64Ty());
 }
 
 void Translator::write(const Operand& operand, Value* value, bool sign_extend) {
@@ -461,6 +477,7 @@ const StringMap<Translator::Emit>& Translator::table() {
       {"cvta", &T::emit_cvta},
       {"isspacep", &T::emit_isspacep},
       {"createpolicy", &T::emit_createpolicy},
+      {"tex", &T::emit_tex},
       {"mbarrier", &T::emit_mbarrier},
       {"bar", &T::emit_bar},
       {"barrier", &T::emit_bar},

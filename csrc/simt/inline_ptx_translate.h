@@ -85,6 +85,7 @@ class Translator {
   llvm::Value* read(const Operand& operand, const Type& type);
   llvm::Value* read_literal(const Operand& operand, const Type& type);
   llvm::Value* read_special(llvm::StringRef name, const Type& type);
+  llvm::Value* reserved_shared();
   llvm::Value* as(llvm::Value* bits, const Type& type) { return b_.CreateBitCast(bits, type.ir(b_.getContext())); }
   void write(const Operand& operand, llvm::Value* value, bool sign_extend = false);
   unsigned register_bits(const Operand& operand) const;  // 0 when it is no register
@@ -172,6 +173,7 @@ class Translator {
   bool emit_cvta(Instruction& i);
   bool emit_isspacep(Instruction& i);
   bool emit_createpolicy(Instruction& i);
+  bool emit_tex(Instruction& i);
   bool emit_mbarrier(Instruction& i);
   llvm::Value* mbarrier_arrive(llvm::Value* pointer, llvm::Value* count, bool drop);
 
