@@ -81,9 +81,8 @@ def _missing_table(missing: list[Finding]) -> Table:
     table.add_column("get it with", overflow="fold")
     for finding in missing:
         style = "red" if finding.required else None
-        table.add_row(
-            finding.name + (" (required)" if finding.required else ""), finding.disables, finding.remedy, style=style
-        )
+        name = finding.name + (" (required)" if finding.required else "")
+        table.add_row(*map(escape, (name, finding.disables, finding.remedy)), style=style)
     return table
 
 

@@ -57,9 +57,14 @@ done:
 }
 
 define ptx_kernel void @other(ptr noundef %data) #1 {
-  %tile = getelementptr inbounds [256 x float], ptr addrspacecast (ptr addrspace(3) @tile to ptr), i64 0, i64 0
-  store float 1.0, ptr %tile, align 4
+  %thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
+  %mine = getelementptr inbounds [256 x float], ptr addrspacecast (ptr addrspace(3) @tile to ptr), i64 0, i32 %thread
+  store float 1.0, ptr %mine, align 4
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
+  %mirrored = sub i32 255, %thread
+  %theirs = getelementptr inbounds [256 x float], ptr addrspacecast (ptr addrspace(3) @tile to ptr), i64 0, i32 %mirrored
+  %one = load float, ptr %theirs, align 4
+  store float %one, ptr %data, align 4
   store i32 7, ptr addrspacecast (ptr addrspace(1) @only_other to ptr), align 4
   %warped = call i32 asm sideeffect "mov.u32 $0, %laneid;", "=r"()
   store i32 %warped, ptr %data, align 4
