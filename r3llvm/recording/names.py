@@ -6,6 +6,8 @@ import ctypes
 import functools
 import re
 
+from r3llvm.errors import UsageError
+
 
 @functools.cache
 def demangle(name: str) -> str:
@@ -24,8 +26,17 @@ def demangle(name: str) -> str:
 
 
 def matches(pattern: str, kernel: str) -> bool:
-    """Whether the regular expression is found in the kernel's mangled or C++ name."""
-    return bool(re.search(pattern, kernel) or re.search(pattern, demangle(kernel)))
+    """Whether the regular expression is found in the mangled or C++ name. Raises UsageError when it is none."""
+    expression = compile_pattern(pattern)
+    return bool(expression.search(kernel) or expression.search(demangle(kernel)))
+
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Raises UsageError when this is no regular expression."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
 
 
 @functools.cache

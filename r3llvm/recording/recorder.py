@@ -17,7 +17,7 @@ from r3llvm.capture import Store
 from r3llvm.capture.toolkit import hostcuda_library
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.recording.journal import JOURNAL, Journal, finish
-from r3llvm.recording.names import demangle
+from r3llvm.recording.names import compile_pattern, demangle
 from r3llvm.recording.recording import Recording
 from r3llvm.recording.source import MANIFEST
 
@@ -55,10 +55,7 @@ class Recorder:
             if not (output / MANIFEST).exists():
                 raise UsageError(f"{output} is no recording, so --force does not replace it: name another with -o")
         if self.kernels is not None:
-            try:
-                re.compile(self.kernels)
-            except re.error as error:
-                raise UsageError(f"--kernels {self.kernels!r} is no regular expression: {error}") from error
+            compile_pattern(self.kernels)
         check_application(application)
 
     def _environment(self, folder: Path) -> dict[str, str]:

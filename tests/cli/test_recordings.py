@@ -12,26 +12,13 @@ import click
 import pytest
 
 import r3llvm
-from r3llvm import cli
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.recording import Recording
 from r3llvm.recording.recording import chunk_name
+from tests.cli.conftest import Run
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # type: ignore[no-untyped-def]
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ending:
-            cli.main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return int(ending.value.code or 0), out, err
-
-    return run
-
-
-def test_every_command_is_found_and_has_help(run) -> None:  # type: ignore[no-untyped-def]
+def test_every_command_is_found_and_has_help(run: Run) -> None:
     status, out, _ = run("--help")
     assert status == 0
     for name in ("wrap", "run", "record", "replay", "list", "show", "verify", "export", "import"):
@@ -40,7 +27,7 @@ def test_every_command_is_found_and_has_help(run) -> None:  # type: ignore[no-un
     assert run("--version") == (0, f"r3llvm, version {r3llvm.__version__}\n", "")
 
 
-def test_wrong_usage_is_one_line_and_status_two(run) -> None:  # type: ignore[no-untyped-def]
+def test_wrong_usage_is_one_line_and_status_two(run: Run) -> None:
     for arguments in (
         ["nonsense"],
         ["verify"],
@@ -56,7 +43,7 @@ def test_wrong_usage_is_one_line_and_status_two(run) -> None:  # type: ignore[no
         assert "--help" in err
 
 
-def test_list(run, recording: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_list(run: Run, recording: Path, tmp_path: Path) -> None:
     (tmp_path / "no-recording").mkdir()
     (tmp_path / "name.partial-12").mkdir()
     status, out, err = run("list", tmp_path)
@@ -74,11 +61,11 @@ def test_list(run, recording: Path, tmp_path: Path) -> None:  # type: ignore[no-
     assert run("list") == (0, "", "no recordings; make one with `r3llvm record`\n")
 
 
-def test_list_without_recordings_folder(run) -> None:  # type: ignore[no-untyped-def]
+def test_list_without_recordings_folder(run: Run) -> None:
     assert run("list") == (0, "", "no recordings; make one with `r3llvm record`\n")
 
 
-def test_show(run, recording: Path) -> None:  # type: ignore[no-untyped-def]
+def test_show(run: Run, recording: Path) -> None:
     status, out, err = run("show", recording)
     assert (status, err) == (0, "")
     assert "./app 10" in out
@@ -89,7 +76,7 @@ def test_show(run, recording: Path) -> None:  # type: ignore[no-untyped-def]
     assert json.loads(out)["launches"][1]["index"] == 7
 
 
-def test_verify_and_export(run, recording: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_verify_and_export(run: Run, recording: Path, tmp_path: Path) -> None:
     assert run("verify", recording) == (0, f"{recording}: good\n", "")
     assert run("export", recording, "-o", tmp_path / "sent.tar")[0] == 0
     assert run("verify", tmp_path / "sent.tar")[0] == 0
@@ -116,8 +103,8 @@ def test_verify_and_export(run, recording: Path, tmp_path: Path) -> None:  # typ
     ],
 )
 def test_errors_are_one_line(
-    run, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, line: str
-) -> None:  # type: ignore[no-untyped-def]
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, line: str
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
@@ -129,6 +116,7 @@ def test_a_reader_that_leaves_early_is_no_error(recording: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "r3llvm", "show", "--json", str(recording)]
-    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(r3llvm.__file__).parents[1])}
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, "")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import r3llvm
 from r3llvm.capture import Store, StoredModule
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.recording import Recorder, Recording, problems
@@ -213,7 +214,8 @@ def test_an_interrupted_recording_leaves_nothing(application: Application, numbe
     started = application.folder / "started"
     application.writes(*application.lines, then=f"touch {started}; exec sleep 60")
     command = [sys.executable, "-m", "r3llvm", "record", "-o", str(application.output), "--", str(application.path)]
-    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(r3llvm.__file__).parents[1])}
+    process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not started.exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.02)
