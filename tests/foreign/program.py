@@ -76,8 +76,6 @@ class Tools:
         environment = {
             **os.environ,
             "R3LLVM_STORE": str(self.folder / "store"),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
         command = [sys.executable, "-m", "r3llvm", *map(str, words)]
         done = subprocess.run(
