@@ -127,6 +127,13 @@ class CompileCommand:
         """Where the object of `source` lands: `-o`, or the source's name with .o in the working directory."""
         return Path(self.output or PurePath(source).with_suffix(".o").name)
 
+    @property
+    def outputs(self) -> list[Path]:
+        """The files that a compilation to objects, or a link, makes."""
+        if self.mode is Mode.LINK:
+            return [Path(self.output or "a.out")]
+        return [self.object_of(argument.flag) for argument in self.inputs] if self.mode is Mode.OBJECT else []
+
     def names_cudart(self) -> bool:
         return any(is_cudart(argument) for argument in self.arguments)
 

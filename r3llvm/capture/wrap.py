@@ -63,7 +63,13 @@ class Wrap:
         if status:
             return status
         assert toolkit is not None  # build_arguments needs one for CUDA sources
-        self._capture(command, sources, toolkit, rung)
+        try:
+            self._capture(command, sources, toolkit, rung)
+        except R3Error:
+            for path in command.outputs:  # as after any failed compilation, or make would not run this again
+                if path.is_file():
+                    path.unlink()
+            raise
         return 0
 
     def _build(self, words: list[str]) -> tuple[int, tuple[str, ...]]:
@@ -145,7 +151,7 @@ class Wrap:
         if command.mode is Mode.OBJECT and is_elf(command.object_of(source)):
             return _image_of_object(command.object_of(source))
         if command.mode is Mode.LINK and _links_only_sources(command):
-            images = images_of(Path(command.output or "a.out"))
+            images = images_of(command.outputs[0])
             if len(images) == len(sources):  # in link order, which is the order of the sources
                 return images[number]
         # In doubt (a source without kernels, objects or libraries with some, assembly): compile it to an object.

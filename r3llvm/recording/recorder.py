@@ -70,7 +70,8 @@ class Recorder:
         """Reads the journal, or says why there is nothing to make a recording of."""
         failed = folder / "failed"
         if failed.exists():
-            raise R3Error(f"recording failed: {' '.join(failed.read_text(errors='replace').split())}")
+            reason = " ".join(failed.read_text(errors="replace").split()) or f"cannot write into {folder.parent}"
+            raise R3Error(f"recording failed: {reason}; free space, or name another place with -o")
         if status and not self.allow_failure:
             raise R3Error(f"the application {_ended(status)}; nothing was recorded (--allow-failure keeps what was)")
         journal = Journal.read(folder / JOURNAL)
