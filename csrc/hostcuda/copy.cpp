@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "hostcuda/api.h"
+#include "hostcuda/array.h"
 #include "hostcuda/memory.h"
 #include "hostcuda/registry.h"
 #include "hostcuda/stream.h"
@@ -72,11 +73,31 @@ Box box_at(const cudaPitchedPtr& pitched, const cudaPos& at) {
   return {static_cast<const char*>(pitched.ptr) + at.z * slice + at.y * pitched.pitch + at.x, pitched.pitch, slice};
 }
 
+Box box_of(const cudaArray& array, const cudaPos& at) {
+  const std::size_t pitch = array.row_pitch();
+  return box_at({pointer_to(array.base), pitch, array.extent.width, array.rows()}, {at.x * array.texel_bytes(), at.y, at.z});
+}
+
+// Where an array takes part, widths count texels.
 cudaError_t copy3d(const cudaMemcpy3DParms* p) {
   if (!p) return cudaErrorInvalidValue;
-  if (p->srcArray || p->dstArray) return not_supported("cudaMemcpy3D with a CUDA array");
-  return copy(box_at(p->dstPtr, p->dstPos), box_at(p->srcPtr, p->srcPos),
-              {p->extent.width, p->extent.height, p->extent.depth}, p->kind);
+  const cudaArray* to = find_array(p->dstArray);
+  const cudaArray* from = find_array(p->srcArray);
+  if ((p->dstArray && !to) || (p->srcArray && !from)) return cudaErrorInvalidValue;
+  const std::size_t unit = to ? to->texel_bytes() : from ? from->texel_bytes() : 1;
+  return copy(to ? box_of(*to, p->dstPos) : box_at(p->dstPtr, p->dstPos),
+              from ? box_of(*from, p->srcPos) : box_at(p->srcPtr, p->srcPos),
+              {p->extent.width * unit, p->extent.height, p->extent.depth}, p->kind);
+}
+
+// `at_byte` and `width` are in bytes.
+cudaError_t copy_array(cudaArray_const_t handle, std::size_t at_byte, std::size_t row, const Box& other, bool to_array,
+                       std::size_t width, std::size_t height, cudaMemcpyKind kind) {
+  const cudaArray* array = find_array(handle);
+  if (!array || at_byte + width > array->row_pitch() || row + height > array->rows()) return cudaErrorInvalidValue;
+  Box box = box_of(*array, {0, row, 0});
+  box.base = static_cast<const char*>(box.base) + at_byte;
+  return to_array ? copy(box, other, {width, height}, kind) : copy(other, box, {width, height}, kind);
 }
 
 cudaError_t copy3d_peer(const cudaMemcpy3DPeerParms* p) {
@@ -191,6 +212,30 @@ cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* p, cudaStream_t s
   return in(stream, [&] { return copy3d_peer(p); });
 }
 R3_PTSZ(cudaMemcpy3DPeerAsync);
+
+cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void* from, size_t pitch, size_t width,
+                                size_t height, cudaMemcpyKind kind) {
+  return call([&] { return copy_array(to, x, y, {from, pitch, 0}, true, width, height, kind); });
+}
+R3_PTDS(cudaMemcpy2DToArray);
+
+cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, const void* from, size_t pitch, size_t width,
+                                     size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  return in(stream, [&] { return copy_array(to, x, y, {from, pitch, 0}, true, width, height, kind); });
+}
+R3_PTSZ(cudaMemcpy2DToArrayAsync);
+
+cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t width,
+                                  size_t height, cudaMemcpyKind kind) {
+  return call([&] { return copy_array(from, x, y, {to, pitch, 0}, false, width, height, kind); });
+}
+R3_PTDS(cudaMemcpy2DFromArray);
+
+cudaError_t cudaMemcpy2DFromArrayAsync(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y,
+                                       size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  return in(stream, [&] { return copy_array(from, x, y, {to, pitch, 0}, false, width, height, kind); });
+}
+R3_PTSZ(cudaMemcpy2DFromArrayAsync);
 
 cudaError_t cudaMemset(void* base, int value, size_t count) {
   return call([&] { return fill({base, count, count}, value, {count}); });

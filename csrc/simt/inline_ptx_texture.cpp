@@ -33,8 +33,7 @@ bool Translator::emit_tex(Instruction& i) {
   Module* module = b_.GetInsertBlock()->getModule();
   FunctionCallee fetch = module->getOrInsertFunction(
       "r3rt_texture", FunctionType::get(StructType::get(i64, i64), {i64, i32, i32, i32, i32}, false));
-  Value* halves = b_.CreateCall(
-      fetch, {read(from.parts[0], kU64), b_.getInt32(form), places[0], places[1], places[2]});
+  Value* halves = b_.CreateCall(fetch, {read(from.parts[0], kU64), b_.getInt32(form), places[0], places[1], places[2]});
   for (unsigned c = 0; c < 4; ++c) {
     Value* half = b_.CreateExtractValue(halves, c / 2);
     write(to.parts[c], b_.CreateTrunc(c % 2 == 0 ? half : b_.CreateLShr(half, 32), i32));

@@ -1,5 +1,8 @@
 #include "simt/instrument.h"
 
+#include <algorithm>
+#include <bit>
+
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
@@ -24,9 +27,11 @@ void find(llvm::Instruction& instruction, const llvm::DataLayout& layout, std::v
   auto add = [&](llvm::Value* pointer, llvm::Type* type, llvm::Align alignment, Access access) {
     Space space = space_of(*pointer);
     if (is_private(space)) return;
+    // A front end may promise more alignment than the hardware asks for (CUB does): its own size, 16 bytes at most.
+    const std::uint64_t bytes = layout.getTypeStoreSize(type);
+    const std::uint64_t needed = std::min({alignment.value(), std::bit_floor(bytes), std::uint64_t{16}});
     found.push_back({&instruction, pointer,
-                     {access, space, static_cast<std::uint32_t>(layout.getTypeStoreSize(type)),
-                      static_cast<std::uint32_t>(alignment.value())}});
+                     {access, space, static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(needed)}});
   };
   if (auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction))
     return add(load->getPointerOperand(), load->getType(), load->getAlign(), Access::load);

@@ -4,6 +4,7 @@
 
 #include "simt/format.h"
 #include "simt/globals.h"
+#include "simt/texture.h"
 #include "simt/worker.h"
 #include "snapshot/arena.h"
 
@@ -61,6 +62,12 @@ void r3rt_exit() {
 
 void r3rt_trap() { this_worker->fail(R3SIMT_TRAP, "trap"); }
 
+Texel r3rt_texture(std::uint64_t handle, std::uint32_t form, std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+  const auto* texture = reinterpret_cast<const Texture*>(handle);
+  if (texture->marked != Texture::mark) this_worker->fail(R3SIMT_ILLEGAL_ADDRESS, "no texture object at this address", handle);
+  return fetch_texture(*texture, form, {x, y, z});
+}
+
 std::uint32_t r3rt_is_space(std::uint64_t address, std::uint32_t space) {
   bool shared = this_worker->is_shared(address, 1);
   bool local = !shared && this_worker->stacks.contains(address);
@@ -103,6 +110,7 @@ const RuntimeSymbol symbols[] = {
     symbol("r3rt_clock", r3rt_clock),
     symbol("r3rt_exit", r3rt_exit),
     symbol("r3rt_trap", r3rt_trap),
+    symbol("r3rt_texture", r3rt_texture),
     symbol("r3rt_is_space", r3rt_is_space),
     symbol("r3rt_vprintf", r3rt_vprintf),
     symbol("r3rt_assertfail", r3rt_assertfail),
