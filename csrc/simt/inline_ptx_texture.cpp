@@ -1,4 +1,6 @@
 // Texture fetches: tex.1d, tex.2d, tex.3d and their layered forms. Mipmaps, cubes and gathers have no translation.
+#include <llvm/IR/Module.h>
+
 #include "simt/inline_ptx_translate.h"
 #include "simt/texture.h"
 
