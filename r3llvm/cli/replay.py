@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,9 +116,10 @@ def command(
     )
     failures = 0
     remarks: dict[str, None] = {}
-    with _runner(opened, workers) as runner:
-        for replay in _replays(opened, launches, chosen, runner):
+    with _runner(opened, workers) as runner, _at_once_on_ctrl_c():
+        for number, replay in enumerate(_replays(opened, launches, chosen, runner), 1):
             failures += not replay.good
+            _say(f"replayed {number} of {len(launches)}" if number < len(launches) else "")
             if as_json:
                 click.echo(json.dumps(replay.as_json(not no_cost)))
                 continue
@@ -178,6 +182,22 @@ def _replays(recording: Recording, launches: list[Launch], candidate: Candidate,
         artifact = artifacts[key]
         measured = runner.run(artifact, launch) if artifact.status is BuildStatus.OK else None
         yield Replay(launch, artifact, measured)
+
+
+@contextmanager
+def _at_once_on_ctrl_c() -> Iterator[None]:
+    """Python would see Ctrl-C only when the replay under way ends; nothing is left half-done, so it may end us."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _say(state: str) -> None:
+    """Replaces the last line of a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{state}", nl=False, err=True)
 
 
 def _runner(recording: Recording, workers: int) -> Runner:

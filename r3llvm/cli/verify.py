@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from r3llvm.errors import R3Error
 from r3llvm.recording import Recording, problems
 
 
@@ -15,11 +17,17 @@ def command(recordings: tuple[Path, ...]) -> int:
     """Check the schema of RECORDINGS, and the hash of every module and chunk in them."""
     status = 0
     for path in recordings:
-        recording = Recording.open(path)
         bad = 0
-        for problem in problems(recording):
+        for problem in _problems(path):
             click.echo(f"r3llvm: error: {problem}", err=True)
             bad += 1
         status |= bad > 0
         click.echo(f"{path}: {bad} damaged" if bad else f"{path}: good")
     return status
+
+
+def _problems(path: Path) -> Iterator[str]:
+    try:
+        yield from problems(Recording.open(path))
+    except R3Error as error:
+        yield str(error)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class HostRunner(Runner):
     """Replays launches of one recording, each in a forked child.
 
-    workers: threads that run blocks, 0 for one per core; seconds, memory_bytes: what a replay may take.
+    workers: threads that run blocks, 0 for one per core.
+    seconds, memory_bytes: what a replay may take, wall-clock and address space beside the recorded memory.
     The launches' memory is kept in memory files, up to `keep_bytes`, for the next replay. Thread-safe.
     """
 
@@ -84,7 +85,7 @@ class HostRunner(Runner):
             workers=self._workers,
             cooperative=launch.cooperative,
             seconds=self._seconds,
-            memory_bytes=self._memory_bytes,
+            memory_bytes=self._memory_bytes + 2 * image.size,  # both images are mapped
         )
 
 

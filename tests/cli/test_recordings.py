@@ -91,6 +91,9 @@ def test_verify_and_export(run: Run, recording: Path, tmp_path: Path) -> None:
     assert (status, out) == (1, f"{recording}: 1 damaged\n")
     assert chunk in err
     assert err.count("\n") == 1
+    status, out, err = run("verify", tmp_path / "missing", tmp_path / "sent.tar")
+    assert (status, out) == (1, f"{tmp_path}/missing: 1 damaged\n{tmp_path}/sent.tar: good\n")
+    assert "no such recording" in err
 
 
 @pytest.mark.parametrize(

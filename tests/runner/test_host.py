@@ -90,7 +90,7 @@ def test_a_launch_is_replayed_as_it_was_recorded(recording: Recording, install: 
         "workers": 3,
         "cooperative": False,
         "seconds": 5,
-        "memory_bytes": 1 << 20,
+        "memory_bytes": (1 << 20) + 2 * (307200 + 4096),
     }
     assert {name: asked[name] for name in wanted} == wanted
 
