@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -100,19 +101,20 @@ uint64_t round_mantissa(uint64_t mantissa, int drop, Rounding rounding, bool neg
   return kept + rounds_up(rounding, negative, kept & 1, rest > half, rest == half, rest != 0);
 }
 
-uint32_t narrow_ue8m0(double value, Rounding rounding) {
-  // Only magnitudes 2^-127 … 2^127 exist: no zero, no sign. NaN and infinity have the one NaN code.
-  if (!std::isfinite(value)) return 0xff;
-  if (value == 0) return 0;
+uint32_t narrow_ue8m0(double value, Rounding rounding, bool finite) {
+  // Powers of two from 2^-127 on: no zero, no sign. 0xff is NaN, and infinity too unless `finite`.
+  if (std::isnan(value)) return 0xff;
+  if (std::isinf(value)) return finite ? 0xfe : 0xff;
   int exponent;
-  double fraction = std::frexp(std::fabs(value), &exponent);  // in [0.5, 1)
+  double fraction = std::frexp(std::fabs(value), &exponent);  // in [0.5, 1), or 0
   int code = exponent - 1 + 127 + (rounding == Rounding::kUp && fraction != 0.5);
-  return code < 0 ? 0 : code > 0xfe ? 0xfe : static_cast<uint32_t>(code);
+  if (value == 0 || code < 0) return 0;
+  return static_cast<uint32_t>(std::min(code, finite ? 0xfe : 0xff));
 }
 
 // Exact for every binary32 and binary64 input: one rounding, done on integers.
 uint32_t narrow(double value, FloatFormat format, Rounding rounding, bool finite) {
-  if (format == FloatFormat::kUe8m0) return narrow_ue8m0(value, rounding);
+  if (format == FloatFormat::kUe8m0) return narrow_ue8m0(value, rounding, finite);
   const FormatTraits& traits = kFormats[static_cast<uint32_t>(format)];
   uint64_t bits = std::bit_cast<uint64_t>(value);
   bool negative = bits >> 63;

@@ -45,6 +45,18 @@ std::optional<AtomicOrdering> take_ordering(Modifiers& mods) {
   return AtomicOrdering::Monotonic;
 }
 
+AtomicRMWInst::BinOp atomic_operation(StringRef name, const Type& type) {
+  if (name == "add") return type.is_float() ? AtomicRMWInst::FAdd : AtomicRMWInst::Add;
+  if (name == "min") return type.is_signed() ? AtomicRMWInst::Min : AtomicRMWInst::UMin;
+  if (name == "max") return type.is_signed() ? AtomicRMWInst::Max : AtomicRMWInst::UMax;
+  if (name == "and") return AtomicRMWInst::And;
+  if (name == "or") return AtomicRMWInst::Or;
+  if (name == "xor") return AtomicRMWInst::Xor;
+  if (name == "inc") return AtomicRMWInst::UIncWrap;
+  if (name == "dec") return AtomicRMWInst::UDecWrap;
+  return AtomicRMWInst::Xchg;
+}
+
 }  // namespace
 
 std::optional<Translator::Access> Translator::take_access(Instruction& i) {
@@ -125,7 +137,8 @@ bool Translator::emit_st(Instruction& i) {
   return true;
 }
 
-// atom{.sem}{.scope}{.space}.op.type d, [a], b{, c}; red is the same without d.
+// atom{.sem}{.scope}{.space}.op{.vec}.type d, [a], b{, c}; red is the same without d. Of a vector, each element is
+// atomic by itself, as on the device.
 bool Translator::emit_atomic(Instruction& i, bool has_result) {
   std::optional<Type> type = take_type(i);
   bool has_policy = take_hints(i.mods);
@@ -134,39 +147,38 @@ bool Translator::emit_atomic(Instruction& i, bool has_result) {
   std::optional<unsigned> space = take_space(i.mods);
   StringRef op = i.mods.take_any({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
   i.mods.take("noftz");
+  StringRef vector = i.mods.take_any({"v2", "v4", "v8"});
   size_t first = has_result ? 1 : 0;
   size_t expected = first + (op == "cas" ? 3 : 2) + (has_policy ? 1 : 0);
   if (!type || !space || op.empty() || i.count() != expected) return false;
+  if (type->is_float() ? op != "add" && op != "exch" && op != "cas" : !vector.empty()) return false;
+  if ((op == "min" || op == "max") && !type->is_integer()) return false;
   Value* pointer = address(i.operand(first), *space);
-  Value* x = read(i.operand(first + 1), *type);
   Align alignment(type->width() / 8);
-  Value* result = nullptr;
   if (op == "cas") {
-    Value* y = read(i.operand(first + 2), *type);
+    llvm::Type* bits = b_.getIntNTy(type->width());
+    Value* expected_value = b_.CreateBitCast(read(i.operand(first + 1), *type), bits);
+    Value* desired = b_.CreateBitCast(read(i.operand(first + 2), *type), bits);
     AtomicOrdering failure = AtomicCmpXchgInst::getStrongestFailureOrdering(ordering);
-    result = b_.CreateAtomicCmpXchg(pointer, x, y, alignment, ordering, failure);
-    result = b_.CreateExtractValue(result, 0);
-  } else {
-    AtomicRMWInst::BinOp kind;
-    if (op == "add") {
-      kind = type->is_float() ? AtomicRMWInst::FAdd : AtomicRMWInst::Add;
-    } else if (op == "min" || op == "max") {
-      if (!type->is_integer()) return false;
-      kind = op == "min" ? (type->is_signed() ? AtomicRMWInst::Min : AtomicRMWInst::UMin)
-                         : (type->is_signed() ? AtomicRMWInst::Max : AtomicRMWInst::UMax);
-    } else if (op == "exch") {
-      kind = AtomicRMWInst::Xchg;
-    } else if (op == "inc") {
-      kind = AtomicRMWInst::UIncWrap;
-    } else if (op == "dec") {
-      kind = AtomicRMWInst::UDecWrap;
-    } else {
-      kind = op == "and" ? AtomicRMWInst::And : op == "or" ? AtomicRMWInst::Or : AtomicRMWInst::Xor;
-    }
-    if (type->is_float() && op != "add" && op != "exch") return false;
-    result = b_.CreateAtomicRMW(kind, pointer, x, alignment, ordering);
+    Value* pair = b_.CreateAtomicCmpXchg(pointer, expected_value, desired, alignment, ordering, failure);
+    if (has_result) write(i.operand(0), b_.CreateExtractValue(pair, 0));
+    return true;
   }
-  if (has_result) write(i.operand(0), result);
+  AtomicRMWInst::BinOp kind = atomic_operation(op, *type);
+  unsigned lanes = vector.empty() ? 1 : static_cast<unsigned>(vector[1] - '0');
+  const Operand& from = i.operand(first + 1);
+  if (lanes > 1) {
+    bool vectors = from.kind == Operand::Kind::kVector && from.parts.size() == lanes;
+    if (has_result) vectors &= i.operand(0).kind == Operand::Kind::kVector && i.operand(0).parts.size() == lanes;
+    if (!vectors) return false;
+  }
+  llvm::Type* element = type->ir(b_.getContext());
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    Value* place = lane == 0 ? pointer : b_.CreateConstInBoundsGEP1_64(element, pointer, lane);
+    Value* operand = read(lanes == 1 ? from : from.parts[lane], *type);
+    Value* old = b_.CreateAtomicRMW(kind, place, operand, alignment, ordering);
+    if (has_result) write(lanes == 1 ? i.operand(0) : i.operand(0).parts[lane], old);
+  }
   return true;
 }
 
@@ -250,8 +262,9 @@ bool Translator::emit_cp(Instruction& i) {
 bool Translator::emit_cvta(Instruction& i) {
   std::optional<Type> type = take_type(i);
   i.mods.take("to");
+  bool param = i.mods.take("param");
   std::optional<unsigned> space = take_space(i.mods);
-  if (!type || !space || *space == kGeneric || i.count() != 2) return false;
+  if (!type || !space || (*space == kGeneric) != param || i.count() != 2) return false;
   if (type->bits == 32) {
     write(i.operand(0), read(i.operand(1), kU32));
   } else if (type->bits == 64) {

@@ -261,6 +261,7 @@ Value* Translator::read_literal(const Operand& operand, const Type& type) {
 Value* Translator::read_special(StringRef name, const Type& type) {
   if (type.is_float() || type.lanes != 1) return fail(type);
   if (name == "is_explicit_cluster") return call_intrinsic("llvm.nvvm.is_explicit_cluster", b_.getInt1Ty(), {});
+  if (name == "current_graph_exec") return b_.CreateBitCast(b_.getIntN(type.bits, 0), type.ir(b_.getContext()));
   if (name == "reserved_smem_offset_1")
     return as(b_.CreateZExtOrTrunc(reserved_shared(), b_.getIntNTy(type.bits)), type);
   // Halves of 64-bit registers that have no intrinsic of their own.

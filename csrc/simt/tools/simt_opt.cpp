@@ -1,13 +1,18 @@
 // A development tool, not installed: runs one step of the lowering on IR, and prints the result or runs it.
 //
 //   r3-simt-opt inline-ptx|pure-intrinsics|both [FILE]             prints the module, problems on stderr
+//   r3-simt-opt missing                                            names the llvm.nvvm intrinsics without effects on
+//   memory
+//                                                                  that are not lowered
 //   r3-simt-opt eval FILE FUNCTION INPUT_BYTES OUTPUT_BYTES        after both steps, calls void FUNCTION(ptr in, ptr
 //   out) for
 //                                                                  each record of INPUT_BYTES on stdin; writes the
 //                                                                  outputs
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/InstrTypes.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
@@ -72,6 +77,48 @@ int evaluate(std::unique_ptr<Module> module, std::unique_ptr<LLVMContext> contex
   return 0;
 }
 
+// Calls every intrinsic of the target that neither reads nor writes memory, with the types that it is overloaded for.
+int list_missing() {
+  LLVMContext context;
+  for (Intrinsic::ID id = 1; id < Intrinsic::num_intrinsics; ++id) {
+    StringRef name = Intrinsic::getBaseName(id);
+    if (!name.starts_with("llvm.nvvm.")) continue;
+    std::vector<std::vector<Type*>> overloads = {{}};
+    if (Intrinsic::isOverloaded(id)) {
+      overloads = {{Type::getHalfTy(context)}, {Type::getFloatTy(context)}, {Type::getInt32Ty(context)}};
+    }
+    for (const std::vector<Type*>& types : overloads) {
+      Module module("missing", context);
+      if (Intrinsic::isOverloaded(id)) {
+        // Only those with one overloaded type: the others take pointers.
+        bool wants_float = name.contains("fabs") || name.contains("ex2");
+        bool simple = wants_float || name.contains("fsh") || name.contains("flo");
+        if (!simple || wants_float != types[0]->isFloatingPointTy()) continue;
+      }
+      Function* callee = Intrinsic::getOrInsertDeclaration(&module, id, types);
+      if (!callee->doesNotAccessMemory()) continue;
+      FunctionType* type = callee->getFunctionType();
+      Function* function = Function::Create(FunctionType::get(Type::getVoidTy(context), type->params(), false),
+                                            GlobalValue::ExternalLinkage, "f", module);
+      if (any_of(type->params(), [](Type* parameter) { return parameter->isMetadataTy(); })) continue;
+      IRBuilder<> builder(BasicBlock::Create(context, "entry", function));
+      std::vector<Value*> arguments;
+      for (unsigned i = 0; i < type->getNumParams(); ++i) {
+        bool immediate = callee->hasParamAttribute(i, Attribute::ImmArg);
+        arguments.push_back(immediate ? cast<Value>(Constant::getNullValue(type->getParamType(i)))
+                                      : function->getArg(i));
+      }
+      CallInst* call = builder.CreateCall(callee, arguments);
+      builder.CreateRetVoid();
+      if (!r3::lower_pure_intrinsic(*call))
+        outs() << callee->getName() << "\n";
+      else if (verifyFunction(*function, &errs()))
+        return 1;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -81,6 +128,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   StringRef step = argv[1];
+  if (step == "missing") return list_missing();
   auto context = std::make_unique<LLVMContext>();
   SMDiagnostic diagnostic;
   std::unique_ptr<Module> module = parseIRFile(argc > 2 ? argv[2] : "-", diagnostic, *context);
