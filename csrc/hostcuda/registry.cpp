@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -106,6 +107,16 @@ std::uint64_t Image::place_managed(const std::string& name, std::uint64_t size) 
   return base;
 }
 
+void Image::initialize_managed(const std::string& name) {
+  const std::string user = "managed variable " + demangled(name);
+  if (load(user)) return;
+  const auto names = module_names(name);
+  const bool placed = std::any_of(variables_.begin(), variables_.end(), [&](const PlacedVariable& variable) {
+    return std::find(names.begin(), names.end(), variable.name) != names.end();
+  });
+  if (!placed) say(user + ": not in the captured module, since clang does not compile __managed__; it starts as zero");
+}
+
 std::uint64_t Image::place(const char* name, std::uint64_t size, const void* initializer) {
   std::uint64_t base = 0;
   for (const PlacedVariable& managed : managed_) {
@@ -182,14 +193,14 @@ void Registry::add_managed(Image& image, void** host, const char* name, std::uin
 }
 
 void Registry::load_managed(Image& image) {
-  std::string name;
+  std::set<std::string> names;
   {
     const std::shared_lock lock(mutex_);
     for (const auto& [address, variable] : variable_by_address_) {
-      if (variable.image == &image && variable.managed) name = variable.name;
+      if (variable.image == &image && variable.managed) names.insert(variable.name);
     }
   }
-  if (!name.empty()) image.load("variable " + demangled(name));  // for the initial value
+  for (const std::string& name : names) image.initialize_managed(name);
 }
 
 Kernel* Registry::kernel(const void* function) {

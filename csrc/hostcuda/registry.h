@@ -53,6 +53,8 @@ class Image {
 
   // Gives a managed variable its memory before the module is there: the host may use it at once.
   std::uint64_t place_managed(const std::string& name, std::uint64_t size);
+  // Loads the module for its initial value.
+  void initialize_managed(const std::string& name);
 
  private:
   std::uint64_t place(const char* name, std::uint64_t size, const void* initializer);

@@ -88,7 +88,8 @@ def build(library: Path, cuda_include: Path, tmp_path_factory: pytest.TempPathFa
     def build(source: str) -> Program:
         program = folder / Path(source).stem
         subprocess.run(
-            [compiler(), "-std=c++20", "-isystem", cuda_include, HERE / source, "-o", program, library], check=True
+            [compiler(), "-std=c++20", "-isystem", cuda_include, HERE / source, "-o", program, library, "-pthread"],
+            check=True,
         )
         return Program(program, {"LD_LIBRARY_PATH": str(library.parent)})
 

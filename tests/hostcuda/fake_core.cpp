@@ -2,6 +2,7 @@
 // runtime and the recorder need of an engine, without LLVM.
 //
 //   variable NAME SIZE BYTE      a variable of SIZE bytes, each BYTE
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -12,6 +13,7 @@
 
 struct r3simt_module {
   std::map<std::string, std::uint64_t> variables;
+  bool checked = false;
 };
 
 namespace {
@@ -59,6 +61,7 @@ R3_API int r3simt_load(const char* bitcode, size_t size, const r3simt_load_optio
     return 1;
   }
   auto* module = new r3simt_module;
+  module->checked = options->flags & R3SIMT_CHECK;
   std::istringstream lines(std::string(bitcode, size));
   std::string kind, name;
   for (std::size_t bytes, fill; lines >> kind >> name >> bytes >> fill;) {
@@ -80,6 +83,13 @@ R3_API r3simt_status r3simt_run(r3simt_module* module, const r3simt_launch* laun
   const std::string kernel = launch->kernel;
   if (kernel == "_Z4fillPii") {
     auto* out = argument<int*>(launch, 0);
+    const auto begin = reinterpret_cast<std::uint64_t>(out),
+               end = begin + launch->grid[0] * launch->block[0] * sizeof(int);
+    const auto holds = [&](const r3simt_region& r) { return r.base <= begin && end <= r.base + r.size; };
+    if (module->checked && std::none_of(launch->regions, launch->regions + launch->n_regions, holds)) {
+      std::strcpy(result->message, "out of bounds");
+      return R3SIMT_ILLEGAL_ADDRESS;
+    }
     for (std::uint32_t i = 0; i < launch->grid[0] * launch->block[0]; ++i) out[i] = argument<int>(launch, 8);
   } else if (kernel == "_Z4walkP4Node") {
     for (auto* node = argument<Node*>(launch, 0); node; node = node->next) node->value *= 2;

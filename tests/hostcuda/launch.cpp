@@ -2,7 +2,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "check.h"
 
@@ -41,8 +43,8 @@ Wrapper captured_wrapper{.data = &captured}, unknown_wrapper{.data = &unknown};
 
 // What a host stub's address is to a kernel.
 char fill, walk, counting, failing, bounded, refused, paired, quiet, uncaptured, absent, counter, table;
-int* managed;
-void** handle;
+int *managed, *lost;
+void **handle, **other;
 
 __attribute__((constructor)) void register_all() {
   const auto kernel = [](void** image, char* stub, const char* name) {
@@ -62,8 +64,9 @@ __attribute__((constructor)) void register_all() {
   __cudaRegisterVar(handle, &table, &table, "table", 0, 64, 1, 0);
   __cudaRegisterManagedVar(handle, reinterpret_cast<void**>(&managed), nullptr, "managed", 0, 4, 0, 0);
   __cudaRegisterFatBinaryEnd(handle);
-  void** other = __cudaRegisterFatBinary(&unknown_wrapper);
+  other = __cudaRegisterFatBinary(&unknown_wrapper);
   kernel(other, &uncaptured, "_Z10uncapturedi");
+  __cudaRegisterManagedVar(other, reinterpret_cast<void**>(&lost), nullptr, "lost", 0, 4, 0, 0);
   __cudaRegisterFatBinaryEnd(other);
 }
 
@@ -175,6 +178,12 @@ TEST(managed_variables) {
   CHECK(address == managed);
 }
 
+TEST(a_managed_variable_without_a_module) {
+  __cudaInitModule(other);
+  CHECK(*lost == 0);
+  *lost = 1;
+}
+
 TEST(geometry) {
   RETURNS(launch(&counting, 0, 1, 0), cudaErrorInvalidConfiguration);
   RETURNS(cudaGetLastError(), cudaErrorInvalidConfiguration);
@@ -269,6 +278,37 @@ TEST(launches_that_never_began_leave_the_context) {
   RETURNS(launch(&failing, 1, 1, 0, 7), cudaErrorNotSupported);
   RETURNS(launch(&failing, 1, 1, 0, 8), cudaErrorInvalidConfiguration);
   OK(cudaDeviceSynchronize());
+}
+
+TEST(many_threads) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([t] {
+      cudaStream_t stream;
+      OK(cudaStreamCreate(&stream));
+      for (int i = 0; i < 100; ++i) {
+        int *out, host[32];
+        OK(cudaMallocAsync(reinterpret_cast<void**>(&out), sizeof host, stream));
+        OK(launch(&fill, 1, 32, 0, out, t));
+        OK(cudaMemcpyAsync(host, out, sizeof host, cudaMemcpyDeviceToHost, stream));
+        OK(cudaFreeAsync(out, stream));
+        CHECK(host[0] == t && host[31] == t);
+        RETURNS(cudaSetDevice(t + 1), cudaErrorInvalidDevice);
+        RETURNS(cudaGetLastError(), cudaErrorInvalidDevice);  // each thread's own
+      }
+      OK(cudaStreamDestroy(stream));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(accesses_are_checked) {
+  int* out;
+  OK(cudaMalloc(reinterpret_cast<void**>(&out), 128));
+  OK(launch(&fill, 1, 32, 0, out, 1));
+  OK(cudaDeviceSynchronize());
+  OK(launch(&fill, 1, 33, 0, out, 1));
+  RETURNS(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
 }
 
 // To be recorded.

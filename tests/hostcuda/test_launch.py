@@ -16,6 +16,7 @@ QUIET = [
     "symbols",
     "managed_variables",
     "geometry",
+    "many_threads",
     "occupancy",
     "static_kernels_of_nvcc",
 ]
@@ -97,3 +98,13 @@ def test_no_engine_is_needed_without_launches(launcher: Program) -> None:
 
 def test_output_of_host_and_kernel_keeps_its_order(launcher: Program) -> None:
     assert launcher.passes("record_variables").output == "first\ncounted\nlast\n"
+
+
+def test_every_live_block_is_passed_to_a_checking_engine(launcher: Program) -> None:
+    assert launcher.passes("accesses_are_checked", R3LLVM_CHECK="1").errors == "r3llvm: out of bounds\n"
+
+
+def test_a_managed_variable_without_a_module_says_so(launcher: Program) -> None:
+    assert launcher.passes("a_managed_variable_without_a_module").errors == (
+        "r3llvm: managed variable lost: no captured module; rebuild the application through `r3llvm wrap`\n"
+    )
