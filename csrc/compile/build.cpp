@@ -1,5 +1,7 @@
 #include "compile/build.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +27,7 @@ void set_options(const std::vector<std::string>& texts) {
 std::string build_in_child(const BuildRequest& request) {
   const Target target{request.cpu, request.features, request.codegen_level};
   Stage stage = Stage::parse_error;
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // what a pass prints goes to the log
   try {
     note("reading the module");
     set_options(request.options);
