@@ -64,7 +64,7 @@ bool only_loaded(const llvm::Value& pointer) {
 bool is_recorded_state(const llvm::GlobalVariable& variable) {
   constexpr unsigned global_space = 1, constant_space = 4;
   const unsigned space = variable.getAddressSpace();
-  if (variable.isDeclaration() || variable.getName().starts_with("__cudart_") ||
+  if (variable.isDeclaration() || !variable.hasName() || variable.getName().starts_with("__cudart_") ||
       (space != global_space && space != constant_space))
     return false;
   return variable.isExternallyInitialized() || (!variable.isConstant() && !only_loaded(variable));
