@@ -59,7 +59,7 @@ def _candidates() -> Iterator[Path]:
         yield from sorted(Path(location).glob("cu[0-9]*"), reverse=True)
     if ptxas := shutil.which("ptxas"):
         yield Path(ptxas).resolve().parent.parent
-    yield Path("/usr/local/cuda")
+    yield from (Path("/usr/local/cuda"), Path("/usr/lib/cuda"))
     yield from sorted(Path("/usr/local").glob("cuda-*"), reverse=True)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,8 @@ from r3llvm.capture.store import Include, Store, StoredModule
 from r3llvm.capture.toolkit import Toolkit, resolve_device
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.files import content_hash
+
+log = logging.getLogger(__name__)
 
 _CLANG = re.compile(r"(.*-)?clang(\+\+)?(-[\d.]+)?$")
 _LINKER_DRIVER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+)(-[\d.]+)?$")
@@ -58,8 +62,9 @@ class Wrap:
         build = build_arguments(command, toolkit, self.arch, resolve_device(self.device))
         sources = command.cuda_sources if is_clang else []
         if not sources or command.mode is Mode.OTHER:
+            log.info("running %s", shlex.join(build))
             return _exit_status(subprocess.run(build).returncode)
-        status, rung = self._build(build)
+        status, rung = self._build(build, len(command.compiler))
         if status:
             return status
         assert toolkit is not None  # build_arguments needs one for CUDA sources
@@ -72,13 +77,16 @@ class Wrap:
             raise
         return 0
 
-    def _build(self, words: list[str]) -> tuple[int, tuple[str, ...]]:
-        """Runs the build on the first rung that compiles; returns the exit status and that rung."""
+    def _build(self, words: list[str], n_program: int) -> tuple[int, tuple[str, ...]]:
+        """Runs the build on the first rung that compiles; returns the exit status and that rung.
+
+        The rung's options go behind the first `n_program` words, which name the compiler.
+        """
         first = None
         for rung in LADDER:
-            attempt = subprocess.run(
-                [words[0], *_colour(), *words[1:], *rung], stderr=subprocess.PIPE, text=True, errors="replace"
-            )
+            command = [*words[:n_program], *_colour(), *rung, *words[n_program:]]
+            log.info("running %s", shlex.join(command))
+            attempt = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
             first = first or attempt
             if attempt.returncode == 0:
                 sys.stderr.write(attempt.stderr)
@@ -103,6 +111,7 @@ class Wrap:
                 return False
             if image is not None:
                 self.store.add_image(content_hash(image), module)
+            log.info("captured %s as module %s", source, module)
             return True
 
         with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -198,13 +207,14 @@ def _object_command(
     command: CompileCommand, source: str, output: Path, toolkit: Toolkit, arch: str, rung: tuple[str, ...]
 ) -> list[str]:
     """The build's own command, for one source and up to its object."""
-    dropped = {"-o", "-c", "-S", "-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-x", "--"}
+    dropped = {"-o", "-c", "-S", "-emit-llvm", "-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-x", "--"}
     kept = [a for a in command.arguments if not a.is_input and a.flag not in dropped and a.value_of("-x", "-o") is None]
     single = CompileCommand.parse([*command.compiler, *(t for a in kept for t in a.tokens), "-c", "-x", "cuda", source])
     return [*build_arguments(single, toolkit, arch, "host"), *rung, "-w", "-fno-lto", "-o", str(output)]
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    log.info("running %s", shlex.join(words))
     return subprocess.run(words, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
 
 
@@ -218,7 +228,8 @@ def _colour() -> list[str]:
 
 
 def _might_be_clang_gap(stderr: str) -> bool:
-    return "error:" in stderr and "linker command failed" not in stderr and "file not found" not in stderr
+    hopeless = ("linker command failed", "file not found", "error: expected ")
+    return "error:" in stderr and not any(text in stderr for text in hopeless)
 
 
 def _first_error(stderr: str) -> str:

@@ -109,7 +109,8 @@ def command(
     opened = Recording.open(recording)
     launches = [launch for launch in opened.launches(kernels) if index in (None, launch.index)]
     if not launches:
-        raise UsageError(f"no launch {index} in {recording}; `r3llvm show {recording}` lists them")
+        which = "launches" if index is None else f"launch {index}"
+        raise UsageError(f"no {which} in {recording}; `r3llvm show {recording}` lists what it holds")
     chosen = candidate(passes, settings)
     table = Table(
         "kernel", "launch", "status", "bytes compared", "mismatches", *([] if no_cost else ["modelled cycles"])

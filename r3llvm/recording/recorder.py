@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,8 @@ from r3llvm.recording.journal import JOURNAL, Journal, finish
 from r3llvm.recording.names import compile_pattern, demangle
 from r3llvm.recording.recording import Recording
 from r3llvm.recording.source import MANIFEST
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,7 @@ def _interruptible(application: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 
 def _run(application: Sequence[str], environment: dict[str, str]) -> int:
     """The application's status, negative for a signal. Raises KeyboardInterrupt when we were told to stop."""
+    log.info("running %s", shlex.join(application))
     try:
         process = subprocess.Popen(list(application), env=environment)
     except OSError as error:

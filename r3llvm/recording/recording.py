@@ -144,10 +144,10 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
     """Raises R3Error when this is no manifest, or one of a newer r3llvm. `path` is for the message."""
     try:
         raw = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise R3Error(f"{path} is not a recording: its {MANIFEST} is no JSON ({error}); record again") from error
     version = raw.get("schema_version") if isinstance(raw, dict) else None
-    if not isinstance(version, int):
+    if not isinstance(version, int) or version < 1:
         raise R3Error(f"{path} is not a recording: its {MANIFEST} has no schema version")
     if version > SCHEMA_VERSION:
         raise R3Error(

@@ -142,6 +142,16 @@ def test_what_only_nvcc_accepts_is_compiled_with_the_next_rung(
     assert "error" not in capfd.readouterr().err
 
 
+def test_a_launcher_stays_in_front(builds: Builds) -> None:
+    launcher = builds.folder / "ccache"
+    launcher.write_text('#!/bin/sh\nexec "$@"\n')
+    launcher.chmod(0o755)
+    (builds.folder / "gap.cu").write_text(GAP + SHIFT)
+    words = [str(launcher), builds.clang, *QUICK.split(), "-c", "gap.cu"]
+    assert Wrap(builds.store, note=builds.notes.append).run(words) == 0
+    assert builds.sources_of_images("gap.o") == ["gap.cu"]
+
+
 def test_a_command_without_cuda_is_run_as_it_is(builds: Builds, capfd: pytest.CaptureFixture[str]) -> None:
     assert builds("plain.cpp -o plain") == 0
     assert builds("--version") == 0

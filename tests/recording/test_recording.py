@@ -96,6 +96,33 @@ def test_a_manifest_that_is_cut_off(recording: Path) -> None:
         Recording.open(recording)
 
 
+@given(st.binary(max_size=200) | st.integers(900, 2000).map(lambda depth: b"[" * 100 * depth))
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_are_a_manifest_or_refused(recording: Path, data: bytes) -> None:
+    (recording / "manifest.json").write_bytes(data)
+    with pytest.raises(R3Error) as error:
+        Recording.open(recording)
+    assert "\n" not in str(error.value)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.sampled_from(b'0123456789abcdef"{}[]:,-x')), min_size=1, max_size=3))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_manifest_with_wrong_characters_is_refused_or_checked(recording: Path, edits: list[tuple[int, int]]) -> None:
+    path = recording / "manifest.json"
+    good = path.read_bytes()
+    wrong = bytearray(good)
+    for position, character in edits:
+        wrong[position % len(wrong)] = character
+    path.write_bytes(wrong)
+    try:
+        for problem in problems(Recording.open(recording)):
+            assert "\n" not in problem
+    except R3Error as error:
+        assert "\n" not in str(error)
+    finally:
+        path.write_bytes(good)
+
+
 def test_a_hash_cannot_point_out_of_the_recording(recording: Path) -> None:
     manifest = json.loads((recording / "manifest.json").read_text())
     manifest["modules"][0]["hash"] = "../../../../etc/passwd"
