@@ -47,13 +47,14 @@ def build_arguments(command: CompileCommand, toolkit: Toolkit | None, arch: str,
         if not command.has("--offload-new-driver", "--no-offload-new-driver"):
             added.append("--no-offload-new-driver")
     arguments = list(command.arguments)
+    first: list[str] = []
     if command.mode is Mode.LINK and (command.names_cudart() or _is_cuda_program(command)):
-        arguments, at_link = _link(arguments, toolkit, device)
+        arguments, first, at_link = _link(arguments, toolkit, device)
         added += at_link
     # After the user's own -isystem folders, before `--`, behind which everything is an input.
     end = next((i for i, argument in enumerate(arguments) if argument.flag == "--"), len(arguments))
     before, after = arguments[:end], arguments[end:]
-    return [*command.compiler, *_tokens(before), *added, *_tokens(after)]
+    return [*command.compiler, *first, *_tokens(before), *added, *_tokens(after)]
 
 
 def front_end_additions(command: CompileCommand, toolkit: Toolkit | None) -> list[str]:
@@ -90,24 +91,27 @@ def find_command_toolkit(command: CompileCommand) -> Toolkit | None:
     return find_toolkit(command.cuda_path)
 
 
-def _link(arguments: list[Argument], toolkit: Toolkit | None, device: str) -> tuple[list[Argument], list[str]]:
-    """The arguments with the CUDA runtime of `device`, and what to add for it."""
+def _link(
+    arguments: list[Argument], toolkit: Toolkit | None, device: str
+) -> tuple[list[Argument], list[str], list[str]]:
+    """The arguments with the CUDA runtime of `device`, and what to add before and behind them for it."""
     named = any(is_cudart(argument) for argument in arguments)
     if device == "host":
         library = hostcuda_library()
         # By its path, and past the driver (-Wl,): neither -x nor another -L can turn it into something else.
         ours = f"-Wl,{library}"
         arguments = [Argument((ours,)) if is_cudart(argument) else argument for argument in arguments]
-        return arguments, [*([] if named else [ours]), f"-Wl,-rpath,{library.parent}"]
+        # Its folder comes before the toolkit's, should the command name that as a run path.
+        return arguments, [f"-Wl,-rpath,{library.parent}"], [] if named else [ours]
     if named:
-        return arguments, []
+        return arguments, [], []
     directory = toolkit.library_directory if toolkit else None
     if directory is None:
         raise R3Error(
             "no CUDA runtime library (libcudart) found to link with: name it with -L… -lcudart, or say --device host"
         )
     library_name = "-lcudart" if (directory / "libcudart.so").exists() else "-l:libcudart.so.13"
-    return arguments, [f"-L{directory}", library_name, f"-Wl,-rpath,{directory}"]
+    return arguments, [], [f"-L{directory}", library_name, f"-Wl,-rpath,{directory}"]
 
 
 def _is_cuda_program(command: CompileCommand) -> bool:

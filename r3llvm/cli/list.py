@@ -42,8 +42,10 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         table.add_row(
             str(path), str(len(recording.kernels)), str(len(manifest.launches)), size(n_bytes), manifest.created
         )
-    if not as_json:
-        print_table(table) if table.row_count else click.echo("no recordings; make one with `r3llvm record`", err=True)
+    if table.row_count and not as_json:
+        print_table(table)
+    elif not table.row_count and not status:
+        click.echo("no recordings; make one with `r3llvm record`", err=True)
     return status
 
 
