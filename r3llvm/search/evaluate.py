@@ -123,7 +123,7 @@ class Evaluator:
             number=number,
             build_status=BuildStatus.OK,
             run_status=last.status,
-            message=last.message or last.warning,
+            message=last.message or _differences(last) or last.warning,
             ptx_hash=artifact.ptx_hash,
             resources=artifact.resources,
             costs=costs if verified else (),
@@ -131,6 +131,13 @@ class Evaluator:
             spread=max(m.spread for m in measurements),
             reproducer=artifact.reproducer,
         )
+
+
+def _differences(measurement: Measurement) -> str:
+    return "; ".join(
+        f"{differing.bytes} bytes of {differing.region} differ, the first at offset {differing.first_offset}"
+        for differing in measurement.differences
+    )
 
 
 def _assembled(ptx_hash: str, candidate: Candidate) -> str:

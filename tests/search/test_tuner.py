@@ -64,6 +64,8 @@ def test_failures_are_kept_by_kind_and_never_best(tune) -> None:
         assert trial.ok == (trial.status == "ok") == bool(trial.costs)
     crashed = next(t for t in trials if t.status == "pass_crash")
     assert (crashed.message, crashed.reproducer, crashed.run_status) == ("slsr aborted", "failures/1", None)
+    differs = next(t for t in trials if t.status == "mismatch")
+    assert differs.message == "4 bytes of allocation 0x300000000000 differ, the first at offset 8"
     assert best_trial([t for t in trials if not t.ok]) is None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from r3llvm.builder.artifact import Artifact, BuildStatus, Resources
 from r3llvm.files import content_hash
 from r3llvm.recording import Launch
-from r3llvm.runner import Measurement, Runner, RunStatus
+from r3llvm.runner import Difference, Measurement, Runner, RunStatus
 from r3llvm.space import Action, Candidate, load_catalogue, parse_pipeline
 from r3llvm.space import space as space_module
 
@@ -91,7 +91,7 @@ class ToyRunner(Runner):
         passes = artifact.ptx.decode().split()
         self.ran.append(artifact.ptx_hash)
         if BREAKS in passes:
-            return Measurement(RunStatus.MISMATCH, message="allocation 0x300000000000 differs")
+            return Measurement(RunStatus.MISMATCH, differences=(Difference("allocation 0x300000000000", 4, 8),))
         if HANGS in passes and launch.index:
             return Measurement(RunStatus.TIMEOUT)
         cost = 1000.0 * launch.grid[0]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r3llvm.errors import UsageError
@@ -19,6 +19,7 @@ def test_seeds_start_with_o3() -> None:
     assert [SPACE.candidate(point).pipeline for point in PipelineSpace(length=2).seeds()] == seeds[:2]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(SPACE.actions[1:]), max_size=24))
 def test_sequences_and_points_convert(actions: list[Action]) -> None:
     point = SPACE.point(actions)
@@ -26,6 +27,7 @@ def test_sequences_and_points_convert(actions: list[Action]) -> None:
     assert parse_pipeline(SPACE.candidate(point).pipeline) == tuple(actions)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(SPACE.actions) - 1), min_size=24, max_size=24))
 def test_empty_slots_do_not_matter(slots: list[int]) -> None:
     moved = [slot for slot in slots if slot] + [0] * slots.count(0)
