@@ -1,8 +1,11 @@
 #include "simt/float_ops.h"
 
+#include <llvm/ADT/APFloat.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Support/ModRef.h>
+
+#include <cmath>
 
 using namespace llvm;
 
@@ -49,8 +52,18 @@ FloatFormat format_of(Type* type) {
   return type->isHalfTy() ? FloatFormat::kF16 : type->isBFloatTy() ? FloatFormat::kBf16 : FloatFormat::kF32;
 }
 
-Value* finish(Builder& b, Value* result, const FloatMode& mode) {
-  if (mode.flush) result = flush_subnormals(b, result);
+Value* in_double(Builder& b, Value* x) {
+  Type* type = b.getDoubleTy();
+  if (auto* vector = dyn_cast<FixedVectorType>(x->getType()))
+    type = FixedVectorType::get(type, vector->getNumElements());
+  return x->getType() == type ? x : b.CreateFPExt(x, type);
+}
+
+// `exact` is the result before it was rounded to its format, or close enough to tell which side of a limit it lies on;
+// null where no rounding happens near the subnormals.
+Value* finish(Builder& b, Value* result, Value* exact, const FloatMode& mode) {
+  if (mode.flush && exact == nullptr) result = flush_subnormals(b, result);
+  if (mode.flush && exact != nullptr) result = flush_tiny(b, result, exact);
   if (mode.saturate) result = saturate(b, result);
   if (mode.relu) result = apply_relu(b, result);
   return result;
@@ -108,6 +121,16 @@ Value* flush_subnormals(Builder& b, Value* value) {
   return b.CreateBitCast(b.CreateSelect(tiny, zero, bits), type);
 }
 
+Value* flush_tiny(Builder& b, Value* result, Value* exact) {
+  exact = in_double(b, exact);
+  const fltSemantics& format = result->getType()->getScalarType()->getFltSemantics();
+  double limit = std::ldexp(1.0, APFloat::semanticsMinExponent(format));
+  Value* tiny =
+      b.CreateFCmpOLT(b.CreateUnaryIntrinsic(Intrinsic::fabs, exact), ConstantFP::get(exact->getType(), limit));
+  Value* zero = b.CreateBinaryIntrinsic(Intrinsic::copysign, ConstantFP::get(result->getType(), 0.0), result);
+  return b.CreateSelect(tiny, zero, result);
+}
+
 Value* saturate(Builder& b, Value* value) {
   Type* type = value->getType();
   Value* zero = ConstantFP::get(type, 0.0);
@@ -133,6 +156,9 @@ Value* float_arithmetic(Builder& b, FloatOp op, Value* x, Value* y, const FloatM
     y = flush_subnormals(b, y);
   }
   Value* result = nullptr;
+  Value* exact = nullptr;  // sums that are subnormal are exact themselves
+  if (mode.flush && op == FloatOp::kMul) exact = b.CreateFMul(in_double(b, x), in_double(b, y));
+  if (mode.flush && op == FloatOp::kDiv) exact = b.CreateFDiv(in_double(b, x), in_double(b, y));
   if (mode.rounding == Rounding::kNearest) {
     // Of 16-bit operands, code generation computes in binary32 and rounds again, which is exact: 24 >= 2 * 11 + 2.
     switch (op) {
@@ -157,7 +183,8 @@ Value* float_arithmetic(Builder& b, FloatOp op, Value* x, Value* y, const FloatM
       return call_runtime(b, Twine("r3m_") + name + type_name(type) + suffix(mode.rounding), type, lane);
     });
   }
-  return finish(b, result, mode);
+  if (is_small(result->getType())) result = canonical_nan(b, result);
+  return finish(b, result, exact, mode);
 }
 
 Value* float_fma(Builder& b, Value* x, Value* y, Value* z, const FloatMode& mode) {
@@ -177,7 +204,12 @@ Value* float_fma(Builder& b, Value* x, Value* y, Value* z, const FloatMode& mode
     if (mode.rounding == Rounding::kNearest) return b.CreateIntrinsic(Intrinsic::fma, {type}, lane);
     return call_runtime(b, Twine("r3m_fma") + type_name(type) + suffix(mode.rounding), type, lane);
   });
-  return finish(b, result, mode);
+  Value* exact = nullptr;
+  if (mode.flush) {
+    exact = b.CreateIntrinsic(Intrinsic::fma, {in_double(b, x)->getType()},
+                              {in_double(b, x), in_double(b, y), in_double(b, z)});
+  }
+  return finish(b, result, exact, mode);
 }
 
 Value* float_sqrt(Builder& b, Value* x, const FloatMode& mode) {
@@ -186,7 +218,7 @@ Value* float_sqrt(Builder& b, Value* x, const FloatMode& mode) {
   Value* result = mode.rounding == Rounding::kNearest
                       ? b.CreateUnaryIntrinsic(Intrinsic::sqrt, x)
                       : call_runtime(b, Twine("r3m_sqrt") + type_name(type) + suffix(mode.rounding), type, {x});
-  return finish(b, result, mode);
+  return finish(b, result, nullptr, mode);
 }
 
 Value* float_approximation(Builder& b, Approximation function, Value* x, bool flush) {
@@ -239,6 +271,24 @@ Value* float_divide_approx(Builder& b, Value* x, Value* y, bool flush) {
                             b.CreateFCmpOLT(magnitude, infinity));
   Value* zero = b.CreateBinaryIntrinsic(Intrinsic::copysign, ConstantFP::get(y->getType(), 0.0), y);
   return b.CreateSelect(huge, b.CreateFMul(x, zero), quotient);
+}
+
+Value* float_abs(Builder& b, Value* x) {
+  x = b.CreateUnaryIntrinsic(Intrinsic::fabs, x);
+  return is_small(x->getType()) ? canonical_nan(b, x) : x;
+}
+
+Value* float_negate(Builder& b, Value* x) {
+  x = b.CreateFNeg(x);
+  return is_small(x->getType()) ? canonical_nan(b, x) : x;
+}
+
+Value* float_to_tf32(Builder& b, Value* x, Rounding rounding, bool finite) {
+  Value* bits = b.CreateShl(float_to_format(b, x, FloatFormat::kTf32, rounding, finite), 13);
+  // NaN as hardware gives it: the low 13 bits are not part of the format.
+  Value* nan = rounding == Rounding::kNearestAway ? b.CreateAnd(b.CreateBitCast(x, b.getInt32Ty()), 0xffffe000)
+                                                  : static_cast<Value*>(b.getInt32(0x7fffe000));
+  return b.CreateSelect(is_nan(b, x), nan, bits);
 }
 
 Value* float_min_max(Builder& b, bool is_max, Value* x, Value* y, bool flush, bool nan, bool xorsign) {

@@ -11,6 +11,8 @@ namespace r3 {
 
 using Builder = llvm::IRBuilder<>;
 
+// A NaN result has the payload that the host gives it, except in 16-bit formats, where it is PTX's canonical NaN.
+
 // The modifiers that most instructions share.
 struct FloatMode {
   Rounding rounding = Rounding::kNearest;
@@ -31,6 +33,9 @@ llvm::Value* per_lane(Builder& b, llvm::ArrayRef<llvm::Value*> arguments,
                       llvm::function_ref<llvm::Value*(llvm::ArrayRef<llvm::Value*>)> operation);
 
 llvm::Value* flush_subnormals(Builder& b, llvm::Value* value);
+// Hardware decides before rounding what is subnormal: a result that rounds up to the smallest normal number is flushed
+// too.
+llvm::Value* flush_tiny(Builder& b, llvm::Value* result, llvm::Value* exact);
 llvm::Value* saturate(Builder& b, llvm::Value* value);
 llvm::Value* canonical_nan(Builder& b, llvm::Value* value);  // a NaN becomes PTX's canonical one
 
@@ -39,6 +44,8 @@ llvm::Value* float_fma(Builder& b, llvm::Value* x, llvm::Value* y, llvm::Value* 
 llvm::Value* float_sqrt(Builder& b, llvm::Value* x, const FloatMode& mode);
 llvm::Value* float_approximation(Builder& b, Approximation function, llvm::Value* x, bool flush);
 llvm::Value* float_divide_approx(Builder& b, llvm::Value* x, llvm::Value* y, bool flush);
+llvm::Value* float_abs(Builder& b, llvm::Value* x);
+llvm::Value* float_negate(Builder& b, llvm::Value* x);
 // -0 is less than +0. A NaN operand loses against a number, unless `nan`. `xorsign`: of magnitudes, signed by both
 // signs.
 llvm::Value* float_min_max(Builder& b, bool is_max, llvm::Value* x, llvm::Value* y, bool flush, bool nan, bool xorsign);
@@ -51,6 +58,7 @@ llvm::Value* integer_to_float(Builder& b, llvm::Value* x, bool is_signed, llvm::
 llvm::Value* float_to_float(Builder& b, llvm::Value* x, llvm::Type* type, Rounding rounding, bool finite = false);
 // To and from the formats that LLVM has no type for, as i32 bits.
 llvm::Value* float_to_format(Builder& b, llvm::Value* x, FloatFormat format, Rounding rounding, bool finite);
+llvm::Value* float_to_tf32(Builder& b, llvm::Value* x, Rounding rounding, bool finite);
 llvm::Value* format_to_float(Builder& b, llvm::Value* bits, FloatFormat format);
 llvm::Value* apply_relu(Builder& b, llvm::Value* value);
 

@@ -90,7 +90,7 @@ bool Translator::emit_approximation(Instruction& i) {
   if (approximate) {
     result = float_approximation(b_, function, x, mode.flush);
     if (mode.flush && type->bits == 64) {  // the gross approximations leave the low word 0
-      Value* bits = b_.CreateBitCast(result, b_.getInt64Ty());
+      Value* bits = b_.CreateBitCast(canonical_nan(b_, result), b_.getInt64Ty());
       result = b_.CreateAnd(bits, uint64_t{0xffffffff00000000});
     }
   } else if (function == Approximation::kSqrt) {
@@ -119,7 +119,7 @@ bool Translator::emit_testp(Instruction& i) {
                         : test == "infinite"   ? fcInf
                         : test == "number"     ? ~fcNan
                         : test == "notanumber" ? fcNan
-                        : test == "normal"     ? fcNormal
+                        : test == "normal"     ? fcNormal | fcZero
                         : test == "subnormal"  ? fcSubnormal
                                                : fcNone;
   if (classes == fcNone) return false;
@@ -211,8 +211,7 @@ bool Translator::emit_cvt(Instruction& i) {
     if (mode.relu)
       x = b_.CreateSelect(b_.CreateFCmpUGT(x, ConstantFP::get(x->getType(), 0.0)), x,
                           ConstantFP::get(x->getType(), 0.0));
-    Value* bits = b_.CreateShl(float_to_format(b_, x, FloatFormat::kTf32, mode.rounding, finite), 13);
-    write(i.operand(0), b_.CreateSelect(b_.CreateFCmpUNO(x, x), b_.getInt32(0x7fffffff), bits));
+    write(i.operand(0), float_to_tf32(b_, x, mode.rounding, finite));
     return true;
   }
   std::optional<Type> to = type_named(to_name);
@@ -244,11 +243,12 @@ bool Translator::emit_cvt(Instruction& i) {
       if (to->kind != from->kind || to->bits != from->bits) return false;
       x = float_to_integral(b_, x, to_integral);
     }
+    Value* exact = x;
     x = float_to_float(b_, x, type, mode.rounding, finite);
+    if (mode.flush && to->bits == 32) x = flush_tiny(b_, x, exact);
   } else {
     x = integer_to_float(b_, x, from->is_signed(), type, mode.rounding);
   }
-  if (mode.flush && to->bits == 32) x = flush_subnormals(b_, x);
   if (mode.saturate) x = saturate(b_, x);
   if (mode.relu) x = apply_relu(b_, x);
   write(i.operand(0), x);

@@ -23,7 +23,8 @@ Value* min_max(Builder& b, Value* x, Value* y, bool is_signed, bool is_max) {
   return b.CreateBinaryIntrinsic(id, x, y);
 }
 
-// A divisor that the host's instruction does not trap on. What PTX leaves open: a quotient by zero is all ones here.
+// A divisor that the host's instruction does not trap on. By zero, quotient and remainder are all ones, as on the
+// device.
 struct SafeDivision {
   Value* divisor;
   Value* by_zero;
@@ -201,7 +202,7 @@ bool Translator::emit_rem(Instruction& i) {
   Value* x = read(i.operand(1), *type);
   SafeDivision safe(b_, x, read(i.operand(2), *type), type->is_signed());
   Value* rest = type->is_signed() ? b_.CreateSRem(x, safe.divisor) : b_.CreateURem(x, safe.divisor);
-  write(i.operand(0), b_.CreateSelect(safe.by_zero, x, rest));
+  write(i.operand(0), b_.CreateSelect(safe.by_zero, Constant::getAllOnesValue(x->getType()), rest));
   return true;
 }
 
@@ -223,7 +224,7 @@ bool Translator::emit_abs(Instruction& i) {
   Value* x = read(i.operand(1), *type);
   if (type->is_float()) {
     if (i.mods.take("ftz")) x = flush_subnormals(b_, x);
-    write(i.operand(0), b_.CreateUnaryIntrinsic(Intrinsic::fabs, x));
+    write(i.operand(0), float_abs(b_, x));
   } else {
     write(i.operand(0), b_.CreateBinaryIntrinsic(Intrinsic::abs, x, b_.getFalse()));
   }
@@ -235,7 +236,7 @@ bool Translator::emit_neg(Instruction& i) {
   if (!type || i.count() != 2) return false;
   Value* x = read(i.operand(1), *type);
   if (type->is_float() && i.mods.take("ftz")) x = flush_subnormals(b_, x);
-  write(i.operand(0), type->is_float() ? b_.CreateFNeg(x) : b_.CreateNeg(x));
+  write(i.operand(0), type->is_float() ? float_negate(b_, x) : b_.CreateNeg(x));
   return true;
 }
 

@@ -70,7 +70,7 @@ Value* lower_fma(Lowering& l) {
 
 // The low word of an approximate binary64 result is 0 in hardware.
 Value* clear_low_word(Builder& b, Value* x) {
-  Value* bits = b.CreateBitCast(x, b.getInt64Ty());
+  Value* bits = b.CreateBitCast(canonical_nan(b, x), b.getInt64Ty());
   return b.CreateBitCast(b.CreateAnd(bits, uint64_t{0xffffffff00000000}), x->getType());
 }
 
@@ -113,10 +113,10 @@ Value* lower_fabs(Lowering& l) {
   bool flush = l.parts.take("ftz");
   if (!l.only_types_left()) return nullptr;
   Value* x = flush ? flush_subnormals(l.b, l.operand(0)) : l.operand(0);
-  return l.b.CreateUnaryIntrinsic(Intrinsic::fabs, x);
+  return float_abs(l.b, x);
 }
 
-Value* lower_neg(Lowering& l) { return l.only_types_left() ? l.b.CreateFNeg(l.operand(0)) : nullptr; }
+Value* lower_neg(Lowering& l) { return l.only_types_left() ? float_negate(l.b, l.operand(0)) : nullptr; }
 
 Value* lower_saturate(Lowering& l) {
   bool flush = l.parts.take("ftz");
@@ -222,7 +222,7 @@ Value* lower_narrowing(Lowering& l) {
   if (!l.parts.empty()) return nullptr;
   Value* x = mode.flush ? flush_subnormals(l.b, l.operand(0)) : l.operand(0);
   Value* result = float_to_float(l.b, x, type, mode.rounding, finite);
-  if (mode.flush && type->isFloatTy()) result = flush_subnormals(l.b, result);
+  if (mode.flush && type->isFloatTy()) result = flush_tiny(l.b, result, x);
   if (mode.relu) result = apply_relu(l.b, result);
   return l.b.CreateBitCast(result, l.type());
 }
@@ -250,8 +250,7 @@ Value* lower_tf32(Lowering& l) {
   bool finite = l.parts.take("satfinite");
   if (!rounding || !l.parts.empty()) return nullptr;
   Value* x = relu ? relu_of_nan_kept(l.b, l.operand(0)) : l.operand(0);
-  Value* bits = l.b.CreateShl(float_to_format(l.b, x, FloatFormat::kTf32, *rounding, finite), 13);
-  return l.b.CreateSelect(l.b.CreateFCmpUNO(x, x), l.b.getInt32(0x7fffffff), bits);
+  return float_to_tf32(l.b, x, *rounding, finite);
 }
 
 std::optional<FloatFormat> format_named(StringRef name) {

@@ -65,7 +65,7 @@ def test_integer_arithmetic(tmp_path: Path) -> None:
     case("cnot.b32 $0, $1;", lambda x, y, z: int(x == 0))
     case("div.u32 $0, $1, $2;", lambda x, y, z: x // y if y else M32)
     case("div.s32 $0, $1, $2;", lambda x, y, z: int(Fraction(s(x), s(y))) & M32 if y else M32)
-    case("rem.s32 $0, $1, $2;", lambda x, y, z: s(x) - int(Fraction(s(x), s(y))) * s(y) & M32 if y else x)
+    case("rem.s32 $0, $1, $2;", lambda x, y, z: s(x) - int(Fraction(s(x), s(y))) * s(y) & M32 if y else M32)
     case("shl.b32 $0, $1, $2;", lambda x, y, z: x << y & M32 if y < 32 else 0)
     case("shr.u32 $0, $1, $2;", lambda x, y, z: x >> y if y < 32 else 0)
     case("shr.s32 $0, $1, $2;", lambda x, y, z: s(x) >> min(y, 31) & M32)

@@ -113,7 +113,10 @@ int main() {
   print("integers", out.host());
   conversions<<<1, 32>>>(out.data, floats.data);
   finish("conversions");
-  print("conversions", out.host());
+  std::vector<uint32_t> converted = out.host();
+  for (int i = 0; i < 32; ++i)  // a NaN's payload is not the same on every device
+    if ((converted[i * 24 + 13] & 0x7fffffff) > 0x7f800000) converted[i * 24 + 13] = 0x7fffffff;
+  print("conversions", converted);
   rounding<<<1, 32>>>(out.data, floats.data);
   finish("rounding");
   std::vector<uint32_t> rounded = out.host();
