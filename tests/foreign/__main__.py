@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 from tests.foreign.catalogue import PROGRAMS
@@ -28,7 +29,8 @@ def main() -> int:
             print(f"{name}: skipped: {error}", file=sys.stderr)
             continue
         except AssertionError as error:
-            print(f"{name}: FAILED: {error}", file=sys.stderr)
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            print(f"{name}: FAILED: {error or where.line} ({where.filename}:{where.lineno})", file=sys.stderr)
             failed = True
             continue
         outcomes.append(outcome)
