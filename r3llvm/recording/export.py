@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from r3llvm.errors import R3Error
-from r3llvm.files import write_atomically
+from r3llvm.files import flush_filesystem, write_atomically
 from r3llvm.recording.recording import Recording
 from r3llvm.recording.verify import problems
 
@@ -46,7 +46,8 @@ def import_recording(recording: Recording, output: Path) -> None:
     partial = output.with_name(f"{output.name}.partial-{os.getpid()}")
     try:
         for name in recording.files():
-            write_atomically(partial / name, recording.source.read(name))
+            write_atomically(partial / name, recording.source.read(name), flush=False)
+        flush_filesystem(partial)
         partial.replace(output)
     except OSError as error:
         raise R3Error(f"cannot unpack {recording.path} into {output}: {error.strerror or error}") from error

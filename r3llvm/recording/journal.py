@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 import r3llvm
 from r3llvm.capture import Store
 from r3llvm.errors import R3Error
-from r3llvm.files import write_atomically
+from r3llvm.files import flush_filesystem, write_atomically
 from r3llvm.recording.manifest import Launch, Manifest, Module, Refusal
 from r3llvm.recording.recording import chunk_name, module_name, referenced_chunks
 from r3llvm.recording.source import MANIFEST
@@ -99,7 +98,10 @@ def finish(folder: Path, journal: Journal, store: Store, application: tuple[str,
         raise R3Error(f"the recorder's journal is inconsistent: {error.errors()[0]['msg']}") from error
     _keep_only_referenced(folder, manifest)
     _write(folder / MANIFEST, manifest.model_dump_json(indent=1).encode())
-    _flush(folder)
+    try:
+        flush_filesystem(folder)
+    except OSError as error:
+        raise R3Error(f"cannot write {folder}: {error.strerror or error}") from error
     return manifest
 
 
@@ -118,12 +120,3 @@ def _write(path: Path, data: bytes) -> None:
         write_atomically(path, data)
     except OSError as error:
         raise R3Error(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _flush(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
