@@ -122,7 +122,6 @@ void Recorder::begin(const Kernel& kernel, const Launch& launch, std::span<const
     const std::uint64_t index = selected.seen++;
     if (!selected.wanted || selected.recorded >= max_launches_) return;
     if (!selected.distinct.insert(identity(launch, arguments)).second) return;
-    ++selected.recorded;
     refuse_host_pointers(arguments);
     LaunchRecord record;
     record.kernel = kernel.name();
@@ -156,6 +155,7 @@ void Recorder::finish(const std::string& failure) noexcept {
   try {
     for (RegionSnapshot& region : record.regions) region.epilogue = chunks_->put(bytes_of(region.base, region.size));
     journal_->append(launch_line(record));
+    ++kernels_[record.kernel].recorded;
   } catch (const std::exception& error) {
     fail(record.kernel, error.what());
   }
