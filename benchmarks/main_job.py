@@ -19,6 +19,8 @@ from typing import Any
 from benchmarks.results import ROOT, Metric, once
 from r3llvm.database import Database
 from r3llvm.report import Summary, summarize
+from r3llvm.toolchain import find_clang
+from tests.foreign.catalogue import PROGRAMS
 
 DEVICES = ("host",)
 EXAMPLES = ROOT / "examples"
@@ -65,7 +67,20 @@ def example(source: Path, folder: Path) -> dict[str, Any]:
     application = folder / source.name
     sources = [str(file) for file in sorted(source.glob("*.cu"))]
     started = time.monotonic()
-    r3llvm(folder, "wrap", "--", "clang++", "-O3", "-x", "cuda", *sources, "-o", str(application))
+    r3llvm(
+        folder,
+        "wrap",
+        "--device",
+        "host",
+        "--",
+        str(find_clang() or "clang++"),
+        "-O3",
+        "-x",
+        "cuda",
+        *sources,
+        "-o",
+        str(application),
+    )
     checks = [
         r3llvm(folder, "run", "--", str(application)),
         r3llvm(folder, "record", "-o", str(folder / "recording"), "--max-launches", "3", "--", str(application)),
@@ -89,15 +104,20 @@ def example(source: Path, folder: Path) -> dict[str, Any]:
 
 
 def foreign_programs(folder: Path) -> dict[str, Any]:
-    """The counts of `python -m tests.foreign`, which exits with 1 when a kernel is wrong; the counts tell."""
+    """The counts of `python -m tests.foreign`, which exits with 1 when a kernel is wrong; the counts tell.
+
+    A program that could not be fetched, or fails its own check, leaves no counts, and so no figure.
+    """
     output = folder / "foreign.json"
     subprocess.run([sys.executable, "-m", "tests.foreign", "--output", str(output)], cwd=ROOT)
     counts: dict[str, Any] = json.loads(output.read_text())
+    if missing := PROGRAMS.keys() - {row["program"] for row in counts["rows"]}:
+        sys.exit(f"no results written: {', '.join(sorted(missing))} did not get as far as a replay; see above")
     return counts
 
 
 def r3llvm(folder: Path, *words: str, check: bool = True) -> str:
     """What the command prints."""
-    environment = {**os.environ, "R3LLVM_STORE": str(folder / "store"), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "R3LLVM_STORE": str(folder / "store")}
     command = [sys.executable, "-m", "r3llvm", *words]
     return subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=check).stdout
