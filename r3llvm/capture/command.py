@@ -33,6 +33,10 @@ _NO_OBJECT = frozenset(
     """.split()  # noqa: SIM905
 )
 _ONE_SIDE = frozenset({"--cuda-device-only", "--cuda-host-only", "--offload-device-only", "--offload-host-only"})
+# Everything else goes to the linker.
+_SOURCE_SUFFIXES = frozenset(
+    {".c", ".cc", ".cp", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".CXX", ".i", ".ii", ".s", ".S"}
+)
 _ARCH = ("--cuda-gpu-arch=", "--offload-arch=")
 _CUDART = frozenset({"cudart", "cudart_static"})
 
@@ -170,7 +174,8 @@ def _arguments(words: list[str]) -> Iterator[Argument]:
 def _language(path: str, named: str) -> str:
     if named != "none":
         return named
-    return {".cu": "cuda", ".o": "object", ".a": "object", ".so": "object"}.get(PurePath(path).suffix, "other")
+    suffix = PurePath(path).suffix
+    return "cuda" if suffix == ".cu" else "source" if suffix in _SOURCE_SUFFIXES else "object"
 
 
 def _expand(words: Sequence[str], depth: int = 0) -> Iterator[str]:

@@ -144,7 +144,7 @@ class Wrap:
             command=tuple(command.words),
             directory=str(Path.cwd()),
             arch=(command.archs or [self.arch])[0],
-            includes=tuple(_hashed(path) for path in parse_dependencies(depfile.read_text())),
+            includes=tuple(_hashed(path) for path in parse_dependencies(depfile.read_text(errors="replace"))),
             compiler=compiler_version(command.compiler),
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
@@ -198,9 +198,10 @@ def _check_compiler(command: CompileCommand) -> bool:
 
 def _links_only_sources(command: CompileCommand) -> bool:
     """Whether nothing but the sources can bring device code into the linked file."""
-    inputs = [argument for argument in command.inputs if argument.language == "object"]
+    objects = [argument for argument in command.inputs if argument.language == "object"]
     libraries = {argument.value_of("-l") for argument in command.arguments} - {None}
-    return not inputs and libraries <= _PLAIN_LIBRARIES and not command.has("-Xlinker")
+    to_linker = [argument for argument in command.arguments if argument.flag.startswith(("-Wl,", "-Xlinker"))]
+    return not objects and not to_linker and libraries <= _PLAIN_LIBRARIES
 
 
 def _object_command(
@@ -247,4 +248,7 @@ def _image_of_object(path: Path) -> bytes | None:
 
 
 def _hashed(path: str) -> Include:
-    return Include(path=str(Path(path).absolute()), hash=content_hash(Path(path).read_bytes()))
+    try:
+        return Include(path=str(Path(path).absolute()), hash=content_hash(Path(path).read_bytes()))
+    except OSError as error:
+        raise CaptureFailed(f"cannot read {path}, which it includes: {error.strerror}") from error

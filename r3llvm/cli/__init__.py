@@ -70,6 +70,8 @@ def _status(arguments: list[str] | None) -> int:
         # The reader is gone (`r3llvm list | head`): nothing more to say, also not when Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # what no command foresaw, such as a full disk under a temporary file
+        return _complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 1)
 
 
 def _one_line(message: str) -> str:

@@ -74,8 +74,9 @@ class Recorder:
         """Reads the journal, or says why there is nothing to make a recording of."""
         failed = folder / "failed"
         if failed.exists():
-            reason = " ".join(failed.read_text(errors="replace").split()) or f"cannot write into {folder.parent}"
-            raise R3Error(f"recording failed: {reason}; free space, or name another place with -o")
+            reason = " ".join(failed.read_text(errors="replace").split()) or f"{folder.parent}: No space left on device"
+            remedy = "; free some, or name another disk with -o" if "space left" in reason else ""
+            raise R3Error(f"recording failed: {reason}{remedy}")
         if status and not self.allow_failure:
             raise R3Error(f"the application {_ended(status)}; nothing was recorded (--allow-failure keeps what was)")
         journal = Journal.read(folder / JOURNAL)

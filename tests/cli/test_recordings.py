@@ -101,6 +101,7 @@ def test_verify_and_export(run: Run, recording: Path, tmp_path: Path) -> None:
     [
         (R3Error("one\n two"), 1, "r3llvm: error: one two\n"),
         (UsageError("wrong"), 2, "r3llvm: error: wrong\n"),
+        (OSError(28, "No space left on device", "/tmp/x"), 1, "r3llvm: error: No space left on device: /tmp/x\n"),
         (KeyboardInterrupt(), 130, "r3llvm: error: interrupted\n"),
         (click.FileError("x", "gone"), 1, "r3llvm: error: Could not open file 'x': gone\n"),
     ],
