@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +73,6 @@ class BackProjection(Program):
     """Projects smooth detector images back into a volume, through a 3D texture."""
 
     name = "pytigre_backprojection"
-    may_refuse: Mapping[str, str] = {"kernelPixelBackprojectionFDK": "(?i)tex"}
     _voxels, _detector, _angles = 20, 48, 40
     _size, _detector_size, _source, _distance = 2.0, 3.0, 10.0, 15.0
 
