@@ -91,6 +91,15 @@ __global__ void warp_sum(int* out) {
   if (threadIdx.x == 0) *out = value;
 }
 
+__global__ void fetch_rows(cudaTextureObject_t texture, const float2* at, float* out) {
+  out[threadIdx.x] = tex2D<float>(texture, at[threadIdx.x].x, at[threadIdx.x].y);
+}
+__global__ void fetch_box(cudaTextureObject_t texture, float* out) { *out = tex3D<float>(texture, 1.0f, 1.5f, 0.5f); }
+__global__ void fetch_line(cudaTextureObject_t texture, int* out) {
+  out[threadIdx.x] = tex1Dfetch<int>(texture, threadIdx.x);
+}
+__global__ void fetch_colour(cudaTextureObject_t texture, float4* out) { *out = tex2D<float4>(texture, 1.25f, 0.25f); }
+
 TEST(vector_addition) {
   const int n = 1000;
   std::vector<float> a(n), b(n);
@@ -340,6 +349,87 @@ TEST(memory_that_the_host_shares) {
   store<<<1, 1>>>(local.data());
   OK(cudaDeviceSynchronize());
   CHECK(local[0] == 3);
+}
+
+cudaTextureObject_t texture_over(cudaArray_t array, const cudaTextureDesc& sampling) {
+  cudaResourceDesc resource{};
+  resource.resType = cudaResourceTypeArray;
+  resource.res.array.array = array;
+  cudaTextureObject_t texture = 0;
+  OK(cudaCreateTextureObject(&texture, &resource, &sampling, nullptr));
+  return texture;
+}
+
+TEST(textures_in_two_dimensions) {
+  const float host[2][3] = {{0, 10, 20}, {100, 110, 120}};
+  const auto format = cudaCreateChannelDesc<float>();
+  cudaArray_t array;
+  OK(cudaMallocArray(&array, &format, 3, 2));
+  OK(cudaMemcpy2DToArray(array, 0, 0, host, sizeof host[0], sizeof host[0], 2, cudaMemcpyHostToDevice));
+  float back[2][3] = {};
+  OK(cudaMemcpy2DFromArray(back, sizeof back[0], array, 0, 0, sizeof back[0], 2, cudaMemcpyDeviceToHost));
+  CHECK(std::memcmp(host, back, sizeof host) == 0);
+  cudaTextureDesc sampling{};
+  sampling.addressMode[0] = cudaAddressModeClamp;
+  sampling.addressMode[1] = cudaAddressModeBorder;
+  sampling.filterMode = cudaFilterModeLinear;
+  cudaTextureObject_t texture = texture_over(array, sampling);
+  const float2* at =
+      device_copy(std::vector<float2>{{0.5f, 0.5f}, {1, 0.5f}, {2.5f, 1}, {9, 1.5f}, {1.5f, 0}, {1.5f, 9}});
+  float* out = device_copy(std::vector<float>(6));
+  fetch_rows<<<1, 6>>>(texture, at, out);
+  CHECK((host_copy(out, 6) == std::vector<float>{0, 5, 70, 120, 5, 0}));
+  OK(cudaDestroyTextureObject(texture));
+  OK(cudaFreeArray(array));
+}
+
+TEST(textures_of_colours) {
+  const uchar4 host[2] = {{0, 51, 255, 0}, {255, 0, 102, 255}};
+  const auto format = cudaCreateChannelDesc<uchar4>();
+  cudaArray_t array;
+  OK(cudaMallocArray(&array, &format, 2, 1));
+  OK(cudaMemcpy2DToArray(array, 0, 0, host, sizeof host, sizeof host, 1, cudaMemcpyHostToDevice));
+  cudaTextureDesc sampling{};
+  sampling.addressMode[0] = sampling.addressMode[1] = cudaAddressModeWrap;
+  sampling.readMode = cudaReadModeNormalizedFloat;
+  sampling.normalizedCoords = 1;
+  float4* out = device_copy(std::vector<float4>(1));
+  fetch_colour<<<1, 1>>>(texture_over(array, sampling), out);
+  const float4 colour = host_copy(out, 1)[0];
+  CHECK(colour.x == 0 && colour.y == 0.2f && colour.z == 1 && colour.w == 0);
+}
+
+TEST(textures_in_three_dimensions) {
+  std::vector<float> host(24);
+  std::iota(host.begin(), host.end(), 0.f);
+  const auto format = cudaCreateChannelDesc<float>();
+  cudaArray_t array;
+  OK(cudaMalloc3DArray(&array, &format, make_cudaExtent(4, 3, 2)));
+  cudaMemcpy3DParms copy{};
+  copy.srcPtr = make_cudaPitchedPtr(host.data(), 4 * sizeof(float), 4, 3);
+  copy.dstArray = array;
+  copy.extent = make_cudaExtent(4, 3, 2);
+  copy.kind = cudaMemcpyHostToDevice;
+  OK(cudaMemcpy3D(&copy));
+  cudaTextureDesc sampling{};
+  sampling.filterMode = cudaFilterModeLinear;
+  float* out = device_copy(std::vector<float>(1));
+  fetch_box<<<1, 1>>>(texture_over(array, sampling), out);
+  CHECK(host_copy(out, 1)[0] == 4.5f);
+}
+
+TEST(textures_over_linear_memory) {
+  cudaResourceDesc resource{};
+  resource.resType = cudaResourceTypeLinear;
+  resource.res.linear.devPtr = device_copy(std::vector<int>{3, -4, 5, 6});
+  resource.res.linear.desc = cudaCreateChannelDesc<int>();
+  resource.res.linear.sizeInBytes = 4 * sizeof(int);
+  cudaTextureObject_t texture = 0;
+  const cudaTextureDesc sampling{};
+  OK(cudaCreateTextureObject(&texture, &resource, &sampling, nullptr));
+  int* out = device_copy(std::vector<int>(4));
+  fetch_line<<<1, 4>>>(texture, out);
+  CHECK((host_copy(out, 4) == std::vector<int>{3, -4, 5, 6}));
 }
 
 #if defined(__NVCC__)
