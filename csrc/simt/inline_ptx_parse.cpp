@@ -152,6 +152,11 @@ class Parser {
   bool parse_declaration(Statement& statement) {
     statement.kind = Statement::Kind::kDeclaration;
     std::string type = dotted();
+    if (type == "pragma") {
+      statement.kind = Statement::Kind::kHint;
+      position_ = std::min(source_.find(';', position_), source_.size());
+      return end_of_statement();
+    }
     if (!type.starts_with("reg.") && type != "reg") return false;
     skip_space();
     type += type == "reg" ? "." + dotted() : "";  // ".reg .b32"

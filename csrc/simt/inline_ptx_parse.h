@@ -34,12 +34,12 @@ struct Guard {
 };
 
 struct Statement {
-  enum class Kind { kInstruction, kLabel, kDeclaration, kOpenScope, kCloseScope };
-  Kind kind = Kind::kInstruction;
-  std::string text;            // as written
-  std::optional<Guard> guard;  // @p, @!p
-  std::string opcode;          // "ld"
-  std::string modifiers;       // "global.u32"; of a declaration, the type
+  enum class Kind { kInstruction, kLabel, kDeclaration, kOpenScope, kCloseScope, kHint };
+  Kind kind = Kind::kInstruction;  // kHint: a .pragma
+  std::string text;                // as written
+  std::optional<Guard> guard;      // @p, @!p
+  std::string opcode;              // "ld"
+  std::string modifiers;           // "global.u32"; of a declaration, the type
   std::vector<Operand> operands;
   std::string label;
   std::vector<std::string> names;  // of a declaration

@@ -93,6 +93,8 @@ bool Translator::run(const std::vector<Statement>& statements, std::string& prob
         done = scopes_.size() > 1;
         if (done) scopes_.pop_back();
         break;
+      case Statement::Kind::kHint:
+        break;
       case Statement::Kind::kDeclaration:
         done = declare(statement);
         break;

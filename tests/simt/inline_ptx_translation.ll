@@ -7,6 +7,7 @@ target triple = "nvptx64-nvidia-cuda"
 define void @barrier_of_the_compiler() {
   call void asm sideeffect "", "~{memory}"()
   call void asm sideeffect "// only a remark", "~{memory}"()
+  call void asm sideeffect ".pragma \22nounroll\22;", ""()
   ret void
 }
 

@@ -331,6 +331,30 @@ def test_bytes_and_halfwords_in_words(tmp_path: Path) -> None:
     check(cases, reference, tuples(words(100, 15), 3, 500, 16), tmp_path)
 
 
+def test_what_an_h200_computes(tmp_path: Path) -> None:
+    """Results where the PTX manual leaves room, as an NVIDIA H200 gave them."""
+    words_ = Cases(["i32", "i32"])
+    average = "vavrg4.s32.s32.s32 $0, $1, $2, $1;"
+    words_.ptx(average, "i32")
+    words_.ptx("rem.s32 $0, $1, $2;", "i32")
+    words_.ptx("neg.f16x2 $0, $1;", "i32")
+    words_.ptx("{ .reg .pred p; testp.normal.f32 p, $1; selp.b32 $0, 1, 0, p; }", "i32", "normal")
+    results = words_.run([(0x00FF02FD, 0x01FE01FE), (5, 0), (0x7F7F8000, 1), (0, 1)], tmp_path)
+    assert results[average][0] == 0x01FE02FD
+    assert results["rem.s32 $0, $1, $2;"][1] == M32
+    assert results["neg.f16x2 $0, $1;"][2] == 0x7FFF0000
+    assert results["normal"][3] == 1
+
+    floats = Cases(["float", "float"])
+    floats.ptx("mul.rn.ftz.f32 $0, $1, $2;", "float", "flushed")
+    floats.ptx("mul.rn.f32 $0, $1, $2;", "float", "kept")
+    floats.ptx("cvt.rn.tf32.f32 $0, $1;", "i32", "tf32")
+    results = floats.run([(0x00800000, 0x3F7FFFFF), (0x7FC00000, 0)], tmp_path)
+    assert results["flushed"][0] == 0
+    assert results["kept"][0] == 0x00800000
+    assert results["tf32"][1] == 0x7FFFE000
+
+
 def test_memory_forms(tmp_path: Path) -> None:
     cases = Cases(["i64", "i64"])
     wide = "{ i64, i64 }"

@@ -24,6 +24,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "compile/llvm_compat.h"
 #include "simt/device_math.h"
 #include "simt/inline_ptx.h"
 #include "simt/pure_intrinsics.h"
@@ -59,7 +60,7 @@ int evaluate(std::unique_ptr<Module> module, std::unique_ptr<LLVMContext> contex
   auto machine = exit_on_error(orc::JITTargetMachineBuilder::detectHost());
   std::unique_ptr<orc::LLJIT> jit = exit_on_error(orc::LLJITBuilder().setJITTargetMachineBuilder(machine).create());
   module->setDataLayout(jit->getDataLayout());
-  module->setTargetTriple(jit->getTargetTriple());
+  r3::compat::set_triple(*module, jit->getTargetTriple());
   orc::SymbolMap symbols;
   for (const r3::RuntimeSymbol& symbol : r3::device_math_symbols()) {
     symbols[jit->mangleAndIntern(symbol.name)] = {orc::ExecutorAddr::fromPtr(symbol.address), JITSymbolFlags::Exported};
