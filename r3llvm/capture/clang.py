@@ -10,16 +10,14 @@ from r3llvm.capture.fatbinary import registers_kernels
 from r3llvm.capture.toolkit import STUB_HEADERS, Toolkit, find_toolkit, hostcuda_library
 from r3llvm.errors import R3Error
 
-# What nvcc accepts and clang does not, from the mildest remedy to the strongest. Each rung replaces the one before.
-LADDER: tuple[tuple[str, ...], ...] = (
-    (),
-    ("-fgpu-defer-diag",),
-    ("-fgpu-defer-diag", "-Wno-register", "-include", "time.h"),
-    (
-        *("-fgpu-defer-diag", "-Wno-register", "-include", "time.h", "-D_CG_CLUSTER_INTRINSICS_AVAILABLE"),
-        *("-D__NVCC__", "-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=0", "-D__CUDACC_VER_BUILD__=88"),
-    ),
+# What nvcc accepts and clang does not, from the mildest remedy to the strongest. Each rung holds the one before.
+_DEFER = ("-fgpu-defer-diag",)
+_GAPS = (*_DEFER, "-Wno-register", "-include", str(STUB_HEADERS / "nvcc_gaps.h"))
+_MACROS = (
+    *(*_GAPS, "-D_CG_CLUSTER_INTRINSICS_AVAILABLE", "-D__NVCC__"),
+    *("-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=0", "-D__CUDACC_VER_BUILD__=88"),
 )
+LADDER: tuple[tuple[str, ...], ...] = ((), _DEFER, _GAPS, _MACROS)
 
 # Left out of the second pass: outputs and their kind, dependency files, linking, architectures, what stops or pads it.
 _DROPPED = frozenset(

@@ -28,6 +28,14 @@ __global__ void scale(float *data, int n) { data[n] *= FACTOR; }
 void run(float *data, int n) { scale<<<1, n>>>(data, n); }
 """
 SHIFT = "__global__ void shift(int *data) { *data += 1; }\nvoid go(int *data) { shift<<<1, 32>>>(data); }\n"
+HEADER_GAPS = """
+#include <algorithm>
+int largest(int a, unsigned b) { return max(a, b) + min(a, 3) + std::max(a, 2); }
+float whole(float x) { float part; return isfinite(x) ? modf(x, &part) : max(x, 2.0f); }
+__host__ __device__ int both(int a, int b) { return max(a, b); }
+__global__ void copy(float4 *to, float4 *from) { __stcs(to, __ldlu(from)); to[1].x = both(threadIdx.x, 3); }
+int main() { copy<<<1, 1>>>(nullptr, nullptr); return largest(both(1, 2), clock()) + int(whole(2)); }
+"""
 FULL = """
 __global__ void sine(float *data, int n) {
   cooperative_groups::sync(cooperative_groups::this_thread_block());
@@ -140,6 +148,14 @@ def test_what_only_nvcc_accepts_is_compiled_with_the_next_rung(
     assert builds.sources_of_images("gap.o") == ["gap.cu"]
     assert builds.notes == ["note: clang needed -fgpu-defer-diag where nvcc needs nothing; built with it"]
     assert "error" not in capfd.readouterr().err
+
+
+def test_what_nvccs_headers_have_is_provided(builds: Builds) -> None:
+    (builds.folder / "gaps.cu").write_text(HEADER_GAPS)
+    assert Wrap(builds.store, note=builds.notes.append).run([builds.clang, "-c", "gaps.cu"]) == 0
+    assert builds.sources_of_images("gaps.o") == ["gaps.cu"]
+    assert len(builds.notes) == 1
+    assert "nvcc_gaps.h where nvcc needs nothing" in builds.notes[0]
 
 
 def test_a_launcher_stays_in_front(builds: Builds) -> None:
