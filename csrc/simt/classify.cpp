@@ -70,6 +70,8 @@ struct Counter {
     const llvm::Function* callee = call.getCalledFunction();
     if (!callee) return add(R3SIMT_CALL, 8 + call.arg_size());
     llvm::StringRef name = callee->getName();
+    if (name.starts_with("r3rt_")) return;  // our own hooks
+    if (name.starts_with("r3m_")) return add(R3SIMT_INT);  // one PTX instruction
     if (!callee->isIntrinsic()) return add(R3SIMT_CALL, 4 + call.arg_size());
     auto has = [&](llvm::StringRef part) { return name.contains(part); };
     if (has("lifetime") || has("dbg") || has("assume") || has("noalias") || has("invariant") || has("annotation") ||

@@ -53,24 +53,22 @@ std::int32_t format_device(std::string& text, const char* format, const void* bu
       p += 2;
       continue;
     }
+    const char* specification = p;
     std::string conversion = "%";
     ++p;
     while (*p && std::strchr("-+ #0", *p)) conversion += *p++;
-    for (int part = 0; part < 2; ++part) {  // width, then precision
-      if (part == 1) {
-        if (*p != '.') break;
-        conversion += *p++;
-      }
-      if (*p == '*') {
-        conversion += std::to_string(arguments.next<std::int32_t>());
-        ++p;
-      }
-      while (*p >= '0' && *p <= '9') conversion += *p++;
+    if (*p == '*') {
+      conversion += std::to_string(arguments.next<std::int32_t>());
+      ++p;
     }
+    while ((*p >= '0' && *p <= '9') || *p == '.') conversion += *p++;
     int longs = 0;
-    for (; *p && std::strchr("hljzt", *p); ++p) longs += *p == 'l' ? 1 : std::strchr("jzt", *p) ? 2 : 0;
+    for (; *p == 'h' || *p == 'l'; ++p) longs += *p == 'l';
     const char kind = *p;
-    if (!kind) return -1;
+    if (!kind || !std::strchr("diuoxXfFeEgGaAcsp", kind)) {  // the device prints what it does not know as it stands
+      text.append(specification, p);
+      continue;
+    }
     ++p;
     ++conversions;
     if (std::strchr("di", kind)) {
@@ -88,8 +86,6 @@ std::int32_t format_device(std::string& text, const char* format, const void* bu
       print(text, conversion + kind, value ? value : "(null)");
     } else if (kind == 'p') {
       print(text, conversion + kind, arguments.next<void*>());
-    } else {
-      return -1;
     }
   }
   return conversions;

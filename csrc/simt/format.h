@@ -6,7 +6,7 @@
 namespace r3 {
 
 // Appends the formatted text. Arguments lie in the buffer as the CUDA ABI packs them: each aligned to its size, floats widened to
-// doubles. Returns the number of conversions, or -1 for a malformed format, as CUDA does.
+// doubles. What CUDA's printf does not know (%zu, a precision of *) stays as it stands. Returns the number of conversions.
 std::int32_t format_device(std::string& text, const char* format, const void* arguments);
 
 }  // namespace r3

@@ -106,6 +106,7 @@ class Lowering {
         refuse(why_refused(name));
         return;
       }
+      if (name.starts_with("llvm.fma.") || name.starts_with("llvm.fmuladd.")) lower_pure_intrinsic(*call);  // of 16 bits
     }
     for (auto [from, to] : runtime_names)
       if (llvm::Function* function = module_.getFunction(from); function && function->isDeclaration()) function->setName(to);

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import click
 
 from r3llvm.capture import Store, Wrap
+from r3llvm.toolchain import find_llvm_tool
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -28,4 +30,12 @@ def command(store: Path | None, arch: str, device: str, strict: bool, compiler: 
     r3llvm wrap -- clang++ -x cuda app.cu -o app
     make CXX='r3llvm wrap -- clang++'
     """
-    return Wrap(Store(store), arch, device, strict).run(compiler)
+    program, *arguments = compiler
+    return Wrap(Store(store), arch, device, strict).run((_find(program), *arguments))
+
+
+def _find(program: str) -> str:
+    """Distributions install clang++ as clang++-22: a plain name that is not on PATH means that one."""
+    if program in ("clang", "clang++") and not shutil.which(program) and (found := find_llvm_tool(program)):
+        return str(found)
+    return program
