@@ -1,5 +1,9 @@
 // What can be asked of the runtime without a kernel. Every expectation was checked against NVIDIA's runtime on an H200,
 // but for those under `#ifndef REAL_DEVICE`, which are the host device's own.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <vector>
 
 #include "check.h"
@@ -393,6 +397,34 @@ TEST(memory_lies_in_the_arena_and_comes_back_zeroed) {
   OK(cudaFree(p));
   OK(cudaMalloc(reinterpret_cast<void**>(&p), 100));
   CHECK(reinterpret_cast<std::uintptr_t>(p) == 0x300000000000 && p[0] == 0);
+}
+
+TEST(a_guard_page_follows_each_allocation) {
+  char *p, *q;
+  OK(cudaMalloc(reinterpret_cast<void**>(&p), 4096));
+  OK(cudaMalloc(reinterpret_cast<void**>(&q), 4096));
+  CHECK(q == p + 8192);
+  p[4095] = q[0] = 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    static_cast<volatile char*>(p)[4096] = 1;
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
+TEST(many_allocations) {
+  std::vector<void*> blocks(20000);
+  for (void*& block : blocks) OK(cudaMalloc(&block, 100));
+  for (std::size_t i = 0; i < blocks.size(); i += 2) OK(cudaFree(blocks[i]));
+  void* p;
+  OK(cudaMalloc(&p, 100));
+  CHECK(p == blocks[0]);  // first fit
+  OK(cudaMalloc(&p, 5000));
+  CHECK(p > blocks.back());
+  for (std::size_t i = 1; i < blocks.size(); i += 2) OK(cudaFree(blocks[i]));
 }
 
 TEST(out_of_memory_is_the_machines) {

@@ -26,6 +26,7 @@ constexpr r3simt_parameter pair[] = {{0, 16, 8, 2}};
 std::map<std::string, r3simt_kernel_info> kernels = {
     {"_Z4fillPii", {2, pointer_and_int, 12, 0, 1024, nullptr}},
     {"_Z4walkP4Node", {1, pointer_only, 8, 0, 1024, nullptr}},
+    {"_Z4lastPi", {1, pointer_only, 8, 0, 1024, nullptr}},
     {"_Z5countv", {0, nullptr, 0, 0, 1024, nullptr}},
     {"_Z4failii", {1, int_only, 4, 0, 1024, nullptr}},
     {"_Z7boundedv", {0, nullptr, 0, 16384, 128, nullptr}},
@@ -93,6 +94,8 @@ R3_API r3simt_status r3simt_run(r3simt_module* module, const r3simt_launch* laun
     for (std::uint32_t i = 0; i < launch->grid[0] * launch->block[0]; ++i) out[i] = argument<int>(launch, 8);
   } else if (kernel == "_Z4walkP4Node") {
     for (auto* node = argument<Node*>(launch, 0); node; node = node->next) node->value *= 2;
+  } else if (kernel == "_Z4lastPi") {
+    argument<int*>(launch, 0)[-1] = 9;
   } else if (kernel == "_Z5countv") {
     ++*reinterpret_cast<int*>(module->variables.at("counter"));
     dprintf(launch->output_fd, "counted\n");

@@ -42,7 +42,7 @@ const FatBinary captured{.body = "captured image"}, unknown{.body = "unknown ima
 Wrapper captured_wrapper{.data = &captured}, unknown_wrapper{.data = &unknown};
 
 // What a host stub's address is to a kernel.
-char fill, walk, counting, failing, bounded, refused, paired, quiet, uncaptured, absent, counter, table;
+char fill, walk, last, counting, failing, bounded, refused, paired, quiet, uncaptured, absent, counter, table;
 int *managed, *lost;
 void **handle, **other;
 
@@ -53,6 +53,7 @@ __attribute__((constructor)) void register_all() {
   handle = __cudaRegisterFatBinary(&captured_wrapper);
   kernel(handle, &fill, "_Z4fillPii");
   kernel(handle, &walk, "_Z4walkP4Node");
+  kernel(handle, &last, "_Z4lastPi");
   kernel(handle, &counting, "_Z5countv");
   kernel(handle, &failing, "_Z4failii");
   kernel(handle, &bounded, "_Z7boundedv");
@@ -341,6 +342,12 @@ TEST(record_an_aggregate) {
   int* out;
   OK(cudaMalloc(reinterpret_cast<void**>(&out), 64));
   OK(launch(&paired, 1, 1, 0, std::pair<int*, unsigned long>(out, 77)));
+}
+
+TEST(record_a_pointer_past_the_end) {
+  int* out;
+  OK(cudaMalloc(reinterpret_cast<void**>(&out), 4096));
+  OK(launch(&last, 1, 1, 0, out + 1024));
 }
 
 TEST(record_large_memory) {

@@ -106,6 +106,14 @@ def test_aggregates_are_searched_for_pointers(record: Callable[..., Recorded]) -
     assert [region.size for region in launch.regions if region.kind == "allocation"] == [64]
 
 
+def test_a_pointer_past_the_end_reaches_what_it_follows(record: Callable[..., Recorded]) -> None:
+    recording = record("record_a_pointer_past_the_end")
+    (launch,) = recording.launches()
+    (region,) = (region for region in launch.regions if region.kind == "allocation")
+    assert region.base + region.size == int.from_bytes(bytes.fromhex(launch.arguments), "little")
+    assert recording.memory(region.epilogue) == bytes(4092) + b"\x09\0\0\0"
+
+
 def test_large_memory_is_cut_into_chunks_that_are_stored_once(record: Callable[..., Recorded]) -> None:
     recording = record("record_large_memory")
     (launch,) = recording.launches()
