@@ -107,7 +107,7 @@ void run(int width, int height, int steps, double tolerance, example::Verdict& v
 
   const Cavity<double> exact{width, height, cavity.lid_speed, cavity.relaxation};
   const std::vector<double> expected = reference(exact, {at_rest.begin(), at_rest.end()}, steps);
-  std::vector<double> moments(3);
+  std::vector<long double> moments(3);  // a plain sum of millions of doubles would round more than is allowed
   for (int q = 0; q < kDirections; ++q) {
     for (int cell = 0; cell < cells; ++cell) {
       moments[0] += expected[q * cells + cell];

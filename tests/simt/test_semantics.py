@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-NAMES = ("warp", "barrier", "atomics", "memory", "bits", "output")
+NAMES = ("warp", "barrier", "atomics", "memory", "bits", "texture", "output")
 
 
 class Wrapped:
