@@ -19,6 +19,9 @@ def check_pipeline(passes: str) -> None:
 def check_options(options: Sequence[str]) -> None:
     """Raises ValueError for an LLVM option ("-unroll-threshold=400") that is unknown or has a bad value."""
 
+def check_target(cpu: str, features: str = "") -> None:
+    """Raises ValueError for an architecture or feature that this LLVM does not know, or that do not go together."""
+
 def list_passes() -> str:
     """JSON: {"module": [name…], "function": […], "loop": […], …, "parameterised": {"function": ["gvn<…>"…], …}}."""
 

@@ -19,7 +19,7 @@ LLVM_VERSIONS = (22, 21, 20)  # the first is the one tested
 PACKAGE = Path(__file__).resolve().parent
 LIBRARIES = PACKAGE / "lib"
 
-# The PTX version that each CUDA release's ptxas understands, newest first. LLVM 20 to 22 know up to 8.8.
+# The PTX version that each CUDA release's ptxas understands, newest first, up to the last that LLVM 22 was tested with.
 _PTX_VERSIONS = (
     *(((12, 9), 88), ((12, 8), 87), ((12, 7), 86), ((12, 5), 85), ((12, 4), 84), ((12, 3), 83), ((12, 2), 82)),
     *(((12, 1), 81), ((12, 0), 80), ((11, 8), 78)),
@@ -97,13 +97,13 @@ def version_of(path: str | Path) -> str:
     return match[1] if match else ""
 
 
-def ptx_feature(ptxas: Path | None = None) -> str:
-    """LLVM's feature for the newest PTX version that LLVM and this ptxas know ("+ptx88"); "" when there is no ptxas."""
+def ptx_features(ptxas: Path | None = None) -> list[str]:
+    """LLVM's features for the PTX versions that this ptxas understands ("+ptx88"), newest first; none without one."""
     ptxas = ptxas or find_ptxas()
     if ptxas is None:
-        return ""
-    release = tuple(int(part) for part in version_of(ptxas).split(".")[:2])
-    return next((f"+ptx{version}" for cuda, version in _PTX_VERSIONS if release >= cuda), "")
+        return []
+    release = tuple(int(part) for part in version_of(ptxas).split(".")[:2] if part)
+    return [f"+ptx{version}" for cuda, version in _PTX_VERSIONS if release >= cuda]
 
 
 def gpus() -> list[Gpu]:

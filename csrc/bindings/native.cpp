@@ -149,6 +149,7 @@ PYBIND11_MODULE(_native, m) {
   m.def("init", &r3_compile_init, py::call_guard<py::gil_scoped_release>());
   m.def("check_pipeline", &check_pipeline, "passes"_a);
   m.def("check_options", &r3::check_options, "options"_a, py::call_guard<py::gil_scoped_release>());
+  m.def("check_target", &r3::check_target, "cpu"_a, "features"_a = "", py::call_guard<py::gil_scoped_release>());
   m.def("list_passes", &list_passes);
   m.def("prepare", &prepare, "bitcode"_a, "kernel"_a, "seconds"_a = defaults.seconds,
         "memory_bytes"_a = defaults.memory_bytes);

@@ -1,10 +1,12 @@
 #include "compile/build.h"
 
+#include <llvm/TargetParser/Triple.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <string_view>
 
@@ -60,6 +62,17 @@ std::string with_log(const std::string& message, const ChildOutcome& outcome) {
   return message == bad_option_value ? message + ": " + one_line(outcome.log) : message;
 }
 
+// In a child, since options are process-global and LLVM ends the process over a bad target.
+void check_in_child(const std::function<void()>& check) {
+  r3_compile_init();
+  const ChildOutcome outcome = run_in_child({}, [&] {
+    check();
+    return std::string();
+  });
+  if (outcome.kind != ChildOutcome::Kind::ok)
+    throw std::invalid_argument(with_log(one_line(describe(outcome, {})), outcome));
+}
+
 void read_reply(const ChildOutcome& outcome, BuildResult& result) {
   const std::string& payload = outcome.payload;
   const std::string_view rest = std::string_view(payload).substr(1);
@@ -112,13 +125,11 @@ BuildResult build(const BuildRequest& request) {
 }
 
 void check_options(const std::vector<std::string>& options) {
-  r3_compile_init();
-  const ChildOutcome outcome = run_in_child({}, [&] {  // they are process-global
-    set_options(options);
-    return std::string();
-  });
-  if (outcome.kind != ChildOutcome::Kind::ok)
-    throw std::invalid_argument(with_log(one_line(describe(outcome, {})), outcome));
+  check_in_child([&] { set_options(options); });
+}
+
+void check_target(const std::string& cpu, const std::string& features) {
+  check_in_child([&] { target_machine(llvm::Triple("nvptx64-nvidia-cuda"), {cpu, features, 3}); });
 }
 
 std::string prepare(const std::string& bitcode, const std::string& kernel, const Limits& limits) {

@@ -32,6 +32,10 @@ R3_API BuildResult build(const BuildRequest& request);
 // Throws std::invalid_argument, with a one-line message, for an LLVM option that is unknown or ill-formed.
 R3_API void check_options(const std::vector<std::string>& options);
 
+// Throws std::invalid_argument, with a one-line message, for an architecture or feature that this LLVM does not know or
+// that do not go together.
+R3_API void check_target(const std::string& cpu, const std::string& features);
+
 // r3_prepare in a child. Throws std::runtime_error with a one-line message.
 R3_API std::string prepare(const std::string& bitcode, const std::string& kernel, const Limits& limits);
 

@@ -13,7 +13,7 @@ from r3llvm.builder.ptx import ptx_hash
 from r3llvm.builder.reproducer import store_reproducer
 from r3llvm.errors import R3Error
 from r3llvm.space.candidate import Candidate
-from r3llvm.toolchain import ptx_feature
+from r3llvm.toolchain import ptx_features
 
 
 class Builder:
@@ -21,10 +21,10 @@ class Builder:
 
     module_bitcode: a translation unit's module, as recorded. The kernel and what it reaches are cut out of it once.
     seconds, memory_bytes: what each build may take, wall-clock and address space; the assembler gets the same.
-    features: LLVM's target features; by default the PTX version that the assembler found understands.
+    features: LLVM's target features; by default the newest PTX version that both LLVM and the assembler know.
     reproducers: a folder that gets one subfolder for each failed build; none are kept without it.
 
-    Raises R3Error when the module has no such kernel, or the extension is not built.
+    Raises R3Error when the module has no such kernel, LLVM knows no such arch, or the extension is not built.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Builder:
         self._native = _native()
         self.kernel = kernel
         self.arch = arch
-        self.features = ptx_feature(ptxas) if features is None else features
+        self.features = self._choose_features(ptxas) if features is None else features
         self._seconds = seconds
         self._memory_bytes = memory_bytes
         self._reproducers = reproducers
@@ -113,6 +113,16 @@ class Builder:
                 ),
             )
         return replace(artifact, cubin=assembled.cubin, resources=assembled.resources, seconds=seconds)
+
+    def _choose_features(self, ptxas: Path | None) -> str:
+        error = None
+        for features in (*ptx_features(ptxas), ""):
+            try:
+                self._native.check_target(self.arch, features)
+                return features
+            except ValueError as refused:
+                error = refused
+        raise R3Error(f"cannot build for {self.arch}: {error}")
 
     def _reproduce(self, candidate: Candidate, **what: Any) -> str:
         if self._reproducers is None:

@@ -121,6 +121,16 @@ def test_a_kernel_that_is_not_there() -> None:
         Builder(bitcode("unit"), "missing")
 
 
+def test_an_architecture_that_llvm_does_not_know() -> None:
+    with pytest.raises(R3Error, match="cannot build for sm_1234: unknown GPU architecture 'sm_1234'"):
+        Builder(bitcode("unit"), "scale", "sm_1234")
+
+
+def test_features_that_the_assembler_and_llvm_know() -> None:
+    assert Builder(bitcode("unit"), "scale").features.startswith("+ptx")
+    assert Builder(bitcode("unit"), "scale", features="").features == ""
+
+
 def test_a_failed_artifact_cannot_be_assembled(builder: Builder) -> None:
     failed = builder.compile(Candidate("no-such-pass"))
     with pytest.raises(ValueError, match="was not compiled: parse_error"):

@@ -75,6 +75,7 @@ def test_versions_and_the_ptx_they_imply(tmp_path: Path) -> None:
         program.chmod(0o755)
         return program
 
-    expected = {"13.0.88": "+ptx88", "12.9.1": "+ptx88", "12.8.93": "+ptx87", "12.4.0": "+ptx84", "9.0.1": ""}
-    assert {release: toolchain.ptx_feature(ptxas(release)) for release in expected} == expected
+    expected = {"13.0.88": "+ptx88", "12.9.1": "+ptx88", "12.8.93": "+ptx87", "12.4.0": "+ptx84", "11.8.0": "+ptx78"}
+    assert {release: toolchain.ptx_features(ptxas(release))[0] for release in expected} == expected
+    assert toolchain.ptx_features(ptxas("9.0.1")) == []
     assert toolchain.version_of(tmp_path / "missing") == ""

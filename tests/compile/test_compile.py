@@ -298,6 +298,13 @@ def test_check_options() -> None:
             _native.check_options([option])
 
 
+def test_check_target() -> None:
+    _native.check_target("sm_90", "+ptx80")
+    for cpu, features in (("sm_1x", ""), ("sm_90", "+bogus"), ("sm_90", "+ptx60"), ("", "")):
+        with pytest.raises(ValueError, match=r"sm_1x|bogus|PTX version 6.0|architecture ''"):
+            _native.check_target(cpu, features)
+
+
 def test_list_passes() -> None:
     passes = json.loads(_native.list_passes())
     assert {"module", "cgscc", "function", "loop", "loopnest", "parameterised"} <= set(passes)
