@@ -42,10 +42,11 @@ class KMeans:
 
     def prepare(self, folder: Path) -> None:
         samples = _samples(self.metric, self.half, self.wide)
-        inputs = {"samples": samples}
         if self.init == "import":
-            inputs["centroids"] = samples[:: len(samples) // self.clusters][: self.clusters]
-        np.savez(folder / "input.npz", **inputs)
+            start = samples[:: len(samples) // self.clusters][: self.clusters]
+            np.savez(folder / "input.npz", samples=samples, centroids=start)
+        else:
+            np.savez(folder / "input.npz", samples=samples)
         (folder / "call.json").write_text(json.dumps({"function": "kmeans", **asdict(self)}))
 
     def check(self, folder: Path, output: str) -> None:
@@ -138,7 +139,7 @@ class KMCuda(Program):
         sources, curand = fetch(_SOURCE), fetch(_CURAND)
         library = tools.folder / "libKMCUDA.so"
         # atomicAggInc shuffles a variable that only one lane has set. nvcc does not mind; clang would draw conclusions.
-        common = [
+        common: list[str | Path] = [
             "-ftrivial-auto-var-init=zero",
             "-O2",
             "-w",

@@ -66,7 +66,7 @@ class TotalVariation(Program):
                 last = np.take(u, [-1], axis=axis)
                 p[axis] += ascent * np.diff(u, axis=axis, append=last)
             p /= np.maximum(1, np.sqrt((p**2).sum(axis=0)))
-        return u[1:-1]
+        return np.asarray(u[1:-1], np.float64)
 
 
 class BackProjection(Program):
@@ -112,7 +112,7 @@ class BackProjection(Program):
             # Their weight is that of a point one voxel before the voxel's centre, in x and y.
             before = (x - step) * np.cos(angle) - (y - step) * np.sin(angle)
             volume += _bilinear(image, u, v) * (self._source / (self._source - before)) ** 2
-        return volume
+        return np.asarray(volume, np.float64)
 
 
 def _bilinear(image: Array, u: Array, v: Array) -> Array:

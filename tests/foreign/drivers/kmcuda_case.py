@@ -1,21 +1,26 @@
 """Calls libKMCUDA in a folder with input.npz and call.json: kmcuda_case.py LIBRARY. Writes output.npz there."""
 
+from __future__ import annotations
+
 import ctypes
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 INIT = {"random": 0, "k-means++": 1, "afk-mc2": 2, "import": 3}
 METRIC = {"L2": 0, "cosine": 1}
+Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
-def pointer(array):
+def pointer(array: np.ndarray[Any, Any]) -> ctypes.c_void_p:
     return array.ctypes.data_as(ctypes.c_void_p)
 
 
-def kmeans(library, call, data):
+def kmeans(library: ctypes.CDLL, call: dict[str, Any], data: Arrays) -> tuple[int, dict[str, Any]]:
     """Runs kmeans_cuda. call: init, m, tolerance, yinyang, metric, clusters, seed."""
     samples = np.ascontiguousarray(data["samples"])
     fp16 = samples.dtype == np.float16
@@ -35,7 +40,7 @@ def kmeans(library, call, data):
     return status, {"centroids": centroids, "assignments": assignments, "average": average.value}
 
 
-def knn(library, call, data):
+def knn(library: ctypes.CDLL, call: dict[str, Any], data: Arrays) -> tuple[int, dict[str, Any]]:
     """Runs knn_cuda. call: k, metric."""
     samples, centroids = (np.ascontiguousarray(data[name]) for name in ("samples", "centroids"))
     assignments = np.ascontiguousarray(data["assignments"], np.uint32)
@@ -50,7 +55,7 @@ def knn(library, call, data):
     return status, {"neighbours": neighbours}
 
 
-def main():
+def main() -> None:
     call = json.loads(Path("call.json").read_text())
     function = {"kmeans": kmeans, "knn": knn}[call["function"]]
     status, results = function(ctypes.CDLL(sys.argv[1]), call, np.load("input.npz"))
