@@ -78,23 +78,28 @@ def command(
         runner = stack.enter_context(open_runner(opened, timeout, memory))
         stop = stack.enter_context(_stop_on_signal())
         for chosen in groups:
-            subject = _subject(opened, chosen)
-            builder = open_builder(opened, chosen[0], timeout, memory, path.parent / "failures")
-            threads = workers or os.cpu_count() or 1
-            if resuming:
-                session, space = resume(store, subject, settings, threads)
-            else:
-                session, space = begin(subject, settings, threads)
-            wanted = [launch for launch in chosen if launch.index in session.launches]
-            summary = _tune(str(recording), store, session, space, Evaluator(builder, runner, wanted), stop)
-            if as_json:
-                click.echo(summary.model_dump_json())
-            else:
-                for table in tables(summary, short_name(session.kernel)):
-                    print_table(table)
-            if summary.confirmed is False:
+            try:
+                subject = _subject(opened, chosen)
+                builder = open_builder(opened, chosen[0], timeout, memory, path.parent / "failures")
+                threads = workers or os.cpu_count() or 1
+                if resuming:
+                    session, space = resume(store, subject, settings, threads)
+                else:
+                    session, space = begin(subject, settings, threads)
+                wanted = [launch for launch in chosen if launch.index in session.launches]
+                summary = _tune(str(recording), store, session, space, Evaluator(builder, runner, wanted), stop)
+            except UsageError:
+                raise
+            except R3Error as error:
+                if len(groups) == 1:
+                    raise
+                click.echo(f"r3llvm: error: {short_name(chosen[0].kernel)}: {error}", err=True)
                 status = 1
-                click.echo(f"r3llvm: error: trial {_best_number(summary)} did not reproduce its cost", err=True)
+                continue
+            _show(summary, as_json)
+            if summary.confirmed is False:
+                click.echo("r3llvm: error: the best, built and replayed again, did not reproduce its cost", err=True)
+                status = 1
             if stop.is_set():
                 click.echo("r3llvm: interrupted; every finished trial is kept, --resume goes on", err=True)
                 return 130
@@ -179,8 +184,12 @@ def _tune(
     return summarize(recording, session, trials, confirmed)
 
 
-def _best_number(summary: Summary) -> int:
-    return summary.best.trial if summary.best else 0
+def _show(summary: Summary, as_json: bool) -> None:
+    if as_json:
+        click.echo(summary.model_dump_json())
+        return
+    for table in tables(summary, short_name(summary.kernel)):
+        print_table(table)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from r3llvm.cli import main
 from r3llvm.database import Database
 from r3llvm.errors import R3Error
 from r3llvm.files import content_hash
-from r3llvm.recording import Launch, Manifest, Module
+from r3llvm.recording import Launch, Manifest, Module, Recording
 from tests.search.toy import OPTIMUM, ToyBuilder, ToyRunner, use_small_space
 
 TOY, OTHER = "_Z3toyPfi", "_Z5otherPf"
@@ -47,7 +47,10 @@ def record(folder: Path, *launches: Launch) -> Path:
         device="host",
         application=("./toy",),
         chunk_bytes=262144,
-        modules=(Module(hash=MODULE, source="toy.cu", command=("clang++",), arch="sm_90"),),
+        modules=tuple(
+            Module(hash=module, source="toy.cu", command=("clang++",), arch="sm_90")
+            for module in sorted({launch.module for launch in launches})
+        ),
         launches=launches,
     )
     (folder / "manifest.json").write_text(manifest.model_dump_json())
@@ -152,6 +155,35 @@ def test_one_kernel_must_be_named(
     status, _, err = run(capsys, "show-best", recording)
     assert (status, err.count("\n")) == (2, 1) and "2 kernels were tuned" in err
     assert run(capsys, "show-best", recording, "--kernel", "toy")[0] == 0
+
+
+def test_one_kernel_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_toys(monkeypatch)
+    recording = record(tmp_path / "two", launch(OTHER, 0, 1), launch(TOY, 0, 1))
+
+    def build(_: Recording, launch: Launch, *__: object) -> ToyBuilder:
+        if launch.kernel == OTHER:
+            raise R3Error("the module has no such kernel")
+        return ToyBuilder()
+
+    monkeypatch.setattr("r3llvm.cli.tune.open_builder", build)
+    status, out, err = run(capsys, "tune", recording, *SMALL, "--all-kernels", "--json")
+    assert (status, json.loads(out)["kernel"]) == (1, TOY)
+    assert "r3llvm: error: other: the module has no such kernel\n" in err
+    assert run(capsys, "tune", recording, *SMALL, "--kernel", "other")[0] == 1
+
+
+def test_launches_of_another_module_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_toys(monkeypatch)
+    recording = record(tmp_path / "two", launch(TOY, 0, 1), launch(TOY, 4, 1).model_copy(update={"module": "f" * 32}))
+    status, out, err = run(capsys, "tune", recording, *SMALL, "--json")
+    assert status == 0
+    assert [x["launch"] for x in json.loads(out)["launches"]] == [0]
+    assert "r3llvm: toy: launches [4] left out, for they run another module's kernel\n" in err
 
 
 @pytest.mark.parametrize(
