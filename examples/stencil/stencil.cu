@@ -16,29 +16,27 @@ constexpr int kBlockHeight = 8;
 __global__ void wave_step(const float* current, float* next, const float* speed, const float* coefficients, int width,
                           int height, int radius) {
   extern __shared__ float tile[];
-  const int tile_width = blockDim.x + 2 * radius;
-  const int tile_height = blockDim.y + 2 * radius;
-  const int left = blockIdx.x * blockDim.x - radius;
-  const int top = blockIdx.y * blockDim.y - radius;
+  const int tx = threadIdx.x, ty = threadIdx.y, block_width = blockDim.x, block_height = blockDim.y;
+  const int left = blockIdx.x * blockDim.x, top = blockIdx.y * blockDim.y;
+  const int tile_width = block_width + 2 * radius, tile_height = block_height + 2 * radius;
 
-  for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < tile_width * tile_height; i += blockDim.x * blockDim.y) {
-    const int x = left + i % tile_width;
-    const int y = top + i / tile_width;
+  for (int i = ty * block_width + tx; i < tile_width * tile_height; i += block_width * block_height) {
+    const int x = left - radius + i % tile_width;
+    const int y = top - radius + i / tile_width;
     tile[i] = x >= 0 && x < width && y >= 0 && y < height ? current[y * width + x] : 0.0f;
   }
   __syncthreads();
 
-  const int x = blockIdx.x * blockDim.x + threadIdx.x;
-  const int y = blockIdx.y * blockDim.y + threadIdx.y;
+  const int x = left + tx, y = top + ty;
   if (x >= width || y >= height) return;
 
-  const float centre = tile[(threadIdx.y + radius) * tile_width + threadIdx.x + radius];
+  const float centre = tile[(ty + radius) * tile_width + tx + radius];
   float laplacian = 2.0f * coefficients[0] * centre;
   for (int r = 1; r <= radius; ++r) {
-    const float west = tile[(threadIdx.y + radius) * tile_width + threadIdx.x + radius - r];
-    const float east = tile[(threadIdx.y + radius) * tile_width + threadIdx.x + radius + r];
-    const float north = tile[(threadIdx.y + radius - r) * tile_width + threadIdx.x + radius];
-    const float south = tile[(threadIdx.y + radius + r) * tile_width + threadIdx.x + radius];
+    const float west = tile[(ty + radius) * tile_width + tx + radius - r];
+    const float east = tile[(ty + radius) * tile_width + tx + radius + r];
+    const float north = tile[(ty + radius - r) * tile_width + tx + radius];
+    const float south = tile[(ty + radius + r) * tile_width + tx + radius];
     laplacian += coefficients[r] * (west + east + north + south);
   }
   next[y * width + x] = 2.0f * centre - next[y * width + x] + speed[y * width + x] * laplacian;
