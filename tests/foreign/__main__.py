@@ -30,7 +30,7 @@ def main() -> int:
             continue
         except AssertionError as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            print(f"{name}: FAILED: {error or where.line} ({where.filename}:{where.lineno})", file=sys.stderr)
+            print(f"{name}: FAILED: {str(error) or where.line} ({where.filename}:{where.lineno})", file=sys.stderr)
             failed = True
             continue
         outcomes.append(outcome)
