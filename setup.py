@@ -66,6 +66,7 @@ class CMakeBuild(build_ext):
             "PYBIND11_FINDPYTHON": "ON",
             "Python_EXECUTABLE": sys.executable,
             "R3_CUDA_INCLUDE": cuda_include(),
+            "R3_WERROR": "ON" if os.environ.get("CI") else "OFF",
             "pybind11_DIR": pybind11.get_cmake_dir(),
         }
         jobs = str(self.parallel or len(os.sched_getaffinity(0)))

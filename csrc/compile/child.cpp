@@ -278,9 +278,10 @@ ChildOutcome run_in_child(const Limits& limits, const std::function<std::string(
   const pid_t parent = ::getpid();
   pid_t pid = -1;
   {
-    const std::scoped_lock lock(fork_mutex);
+    std::unique_lock lock(fork_mutex);
     pid = ::fork();
     if (pid == 0) {
+      lock.unlock();  // the child's copy of it
       blackboard = page.get();
       child_main(limits, parent, payload.write.get(), log.write.get(), work);
     }
