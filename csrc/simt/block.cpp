@@ -11,8 +11,11 @@ namespace r3 {
 namespace detail = boost::context::detail;
 
 Block::Block(Worker& worker, std::uint64_t number)
-    : worker_(worker), number_(number), threads_(worker.launch.block_threads),
-      warps_((worker.launch.block_threads + warp_size - 1) / warp_size), barriers_(barriers) {
+    : worker_(worker),
+      number_(number),
+      threads_(worker.launch.block_threads),
+      warps_((worker.launch.block_threads + warp_size - 1) / warp_size),
+      barriers_(barriers) {
   const r3simt_launch& launch = worker.launch.launch;
   live_ = worker.launch.block_threads;
   shared_ = take_shared(worker.launch.shared_bytes);
@@ -33,6 +36,7 @@ Block::Block(Worker& worker, std::uint64_t number)
     for (unsigned d = 0; d < 3; ++d) context.ntid[d] = launch.block[d], context.nctaid[d] = launch.grid[d];
     context.lane = i % warp_size;
     context.warp = i / warp_size;
+    if (launch.cooperative) context.grid_workspace = reinterpret_cast<std::uint64_t>(worker.launch.grid_workspace);
     context.shared = shared_;
     context.dynamic_shared = launch.dynamic_shared;
     context.total_shared = worker.launch.shared_bytes;
@@ -155,7 +159,8 @@ std::uint32_t Block::arrive_barrier(Thread& thread, BarrierOp op, std::uint32_t 
     barrier.op = op;
     barrier.expected = count;
   } else if (barrier.site != site && count == 0 && op != BarrierOp::arrive) {
-    worker_.warn("divergent barrier: threads of one block reach barrier " + std::to_string(id) + " at different places", thread);
+    worker_.warn("divergent barrier: threads of one block reach barrier " + std::to_string(id) + " at different places",
+                 thread);
   }
   if (count) barrier.expected = count;
   if (op != BarrierOp::arrive && op != BarrierOp::sync) barrier.op = op;
@@ -192,7 +197,8 @@ std::uint64_t Block::arrive_warp_op(Thread& thread) {
   unsigned index = thread.warp();
   Warp& warp = warps_[index];
   std::uint32_t bit = 1u << thread.lane();
-  if (!(thread.mask & bit)) worker_.fail(R3SIMT_DEADLOCK, "calls a warp operation with a mask that lacks the calling lane");
+  if (!(thread.mask & bit))
+    worker_.fail(R3SIMT_DEADLOCK, "calls a warp operation with a mask that lacks the calling lane");
   auto found = std::find_if(warp.pending.begin(), warp.pending.end(), [&](const PendingWarpOp& pending) {
     return pending.op == thread.op && pending.mask == thread.mask && !(pending.arrived & bit);
   });
@@ -251,14 +257,16 @@ void Block::complete(Warp&, unsigned first, const PendingWarpOp& pending) {
   std::uint32_t set = 0;
   lanes([&](unsigned lane, Thread& thread) { set |= thread.value ? 1u << lane : 0u; });
   switch (pending.op) {
-    case WarpOp::sync: break;
+    case WarpOp::sync:
+      break;
     case WarpOp::shuffle_up:
     case WarpOp::shuffle_down:
     case WarpOp::shuffle_bfly:
     case WarpOp::shuffle_idx:
       // PTX ISA, shfl.sync.
       lanes([&](unsigned lane, Thread& thread) {
-        int b = static_cast<int>(thread.b & 31), segment = static_cast<int>(thread.c >> 8 & 31), clamp = static_cast<int>(thread.c & 31);
+        int b = static_cast<int>(thread.b & 31), segment = static_cast<int>(thread.c >> 8 & 31),
+            clamp = static_cast<int>(thread.c & 31);
         int own = static_cast<int>(lane);
         int highest = (own & segment) | (clamp & ~segment), lowest = own & segment;
         int source = own;
@@ -273,10 +281,18 @@ void Block::complete(Warp&, unsigned first, const PendingWarpOp& pending) {
         thread.result = (value & 0xffffffffu) | (inside ? 1ull << 32 : 0);
       });
       break;
-    case WarpOp::vote_all: lanes([&](unsigned, Thread& thread) { thread.result = set == pending.arrived; }); break;
-    case WarpOp::vote_any: lanes([&](unsigned, Thread& thread) { thread.result = set != 0; }); break;
-    case WarpOp::vote_uni: lanes([&](unsigned, Thread& thread) { thread.result = set == 0 || set == pending.arrived; }); break;
-    case WarpOp::ballot: lanes([&](unsigned, Thread& thread) { thread.result = set; }); break;
+    case WarpOp::vote_all:
+      lanes([&](unsigned, Thread& thread) { thread.result = set == pending.arrived; });
+      break;
+    case WarpOp::vote_any:
+      lanes([&](unsigned, Thread& thread) { thread.result = set != 0; });
+      break;
+    case WarpOp::vote_uni:
+      lanes([&](unsigned, Thread& thread) { thread.result = set == 0 || set == pending.arrived; });
+      break;
+    case WarpOp::ballot:
+      lanes([&](unsigned, Thread& thread) { thread.result = set; });
+      break;
     case WarpOp::match_any:
     case WarpOp::match_all:
       lanes([&](unsigned, Thread& thread) {
@@ -285,24 +301,58 @@ void Block::complete(Warp&, unsigned first, const PendingWarpOp& pending) {
         thread.result = pending.op == WarpOp::match_any || same == pending.arrived ? same : 0;
       });
       break;
-    case WarpOp::reduce_add: reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x + y; }); break;
-    case WarpOp::reduce_min: reduce(0, [](std::int32_t x, std::int32_t y) { return std::min(x, y); }); break;
-    case WarpOp::reduce_max: reduce(0, [](std::int32_t x, std::int32_t y) { return std::max(x, y); }); break;
-    case WarpOp::reduce_umin: reduce(0u, [](std::uint32_t x, std::uint32_t y) { return std::min(x, y); }); break;
-    case WarpOp::reduce_umax: reduce(0u, [](std::uint32_t x, std::uint32_t y) { return std::max(x, y); }); break;
-    case WarpOp::reduce_and: reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x & y; }); break;
-    case WarpOp::reduce_or: reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x | y; }); break;
-    case WarpOp::reduce_xor: reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x ^ y; }); break;
-    case WarpOp::reduce_fmin: reduce_float(true, false, false); break;
-    case WarpOp::reduce_fmax: reduce_float(false, false, false); break;
-    case WarpOp::reduce_fmin_nan: reduce_float(true, false, true); break;
-    case WarpOp::reduce_fmax_nan: reduce_float(false, false, true); break;
-    case WarpOp::reduce_fmin_abs: reduce_float(true, true, false); break;
-    case WarpOp::reduce_fmax_abs: reduce_float(false, true, false); break;
-    case WarpOp::reduce_fmin_abs_nan: reduce_float(true, true, true); break;
-    case WarpOp::reduce_fmax_abs_nan: reduce_float(false, true, true); break;
+    case WarpOp::reduce_add:
+      reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x + y; });
+      break;
+    case WarpOp::reduce_min:
+      reduce(0, [](std::int32_t x, std::int32_t y) { return std::min(x, y); });
+      break;
+    case WarpOp::reduce_max:
+      reduce(0, [](std::int32_t x, std::int32_t y) { return std::max(x, y); });
+      break;
+    case WarpOp::reduce_umin:
+      reduce(0u, [](std::uint32_t x, std::uint32_t y) { return std::min(x, y); });
+      break;
+    case WarpOp::reduce_umax:
+      reduce(0u, [](std::uint32_t x, std::uint32_t y) { return std::max(x, y); });
+      break;
+    case WarpOp::reduce_and:
+      reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x & y; });
+      break;
+    case WarpOp::reduce_or:
+      reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x | y; });
+      break;
+    case WarpOp::reduce_xor:
+      reduce(0u, [](std::uint32_t x, std::uint32_t y) { return x ^ y; });
+      break;
+    case WarpOp::reduce_fmin:
+      reduce_float(true, false, false);
+      break;
+    case WarpOp::reduce_fmax:
+      reduce_float(false, false, false);
+      break;
+    case WarpOp::reduce_fmin_nan:
+      reduce_float(true, false, true);
+      break;
+    case WarpOp::reduce_fmax_nan:
+      reduce_float(false, false, true);
+      break;
+    case WarpOp::reduce_fmin_abs:
+      reduce_float(true, true, false);
+      break;
+    case WarpOp::reduce_fmax_abs:
+      reduce_float(false, true, false);
+      break;
+    case WarpOp::reduce_fmin_abs_nan:
+      reduce_float(true, true, true);
+      break;
+    case WarpOp::reduce_fmax_abs_nan:
+      reduce_float(false, true, true);
+      break;
     case WarpOp::elect:
-      lanes([&](unsigned, Thread& thread) { thread.result = static_cast<std::uint64_t>(std::countr_zero(pending.arrived)); });
+      lanes([&](unsigned, Thread& thread) {
+        thread.result = static_cast<std::uint64_t>(std::countr_zero(pending.arrived));
+      });
       break;
   }
   lanes([&](unsigned, Thread& thread) { thread.state = ThreadState::ready; });

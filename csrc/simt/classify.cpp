@@ -1,7 +1,5 @@
 #include "simt/classify.h"
 
-#include <algorithm>
-
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/DataLayout.h>
 #include <llvm/IR/InlineAsm.h>
@@ -9,6 +7,8 @@
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Operator.h>
 #include <llvm/Support/MathExtras.h>
+
+#include <algorithm>
 
 #include "simt/globals.h"
 
@@ -58,10 +58,14 @@ struct Counter {
   void memory(const llvm::Value& pointer, const llvm::Type* type, llvm::Align alignment, bool is_store) {
     unsigned n = pieces(layout.getTypeStoreSize(const_cast<llvm::Type*>(type)), alignment.value());
     switch (space_of(pointer)) {
-      case Space::shared: return add(is_store ? R3SIMT_SHARED_STORE : R3SIMT_SHARED_LOAD, n);
-      case Space::local: return add(R3SIMT_LOCAL, n);
-      case Space::constant: return add(R3SIMT_CONSTANT, n);
-      default: return add(is_store ? R3SIMT_GLOBAL_STORE : R3SIMT_GLOBAL_LOAD, n);
+      case Space::shared:
+        return add(is_store ? R3SIMT_SHARED_STORE : R3SIMT_SHARED_LOAD, n);
+      case Space::local:
+        return add(R3SIMT_LOCAL, n);
+      case Space::constant:
+        return add(R3SIMT_CONSTANT, n);
+      default:
+        return add(is_store ? R3SIMT_GLOBAL_STORE : R3SIMT_GLOBAL_LOAD, n);
     }
   }
 
@@ -70,7 +74,7 @@ struct Counter {
     const llvm::Function* callee = call.getCalledFunction();
     if (!callee) return add(R3SIMT_CALL, 8 + call.arg_size());
     llvm::StringRef name = callee->getName();
-    if (name.starts_with("r3rt_")) return;  // our own hooks
+    if (name.starts_with("r3rt_")) return;                 // our own hooks
     if (name.starts_with("r3m_")) return add(R3SIMT_INT);  // one PTX instruction
     if (!callee->isIntrinsic()) return add(R3SIMT_CALL, 4 + call.arg_size());
     auto has = [&](llvm::StringRef part) { return name.contains(part); };
@@ -95,7 +99,8 @@ struct Counter {
     if (is_float && (has("sqrt") || has("div.") || has("rcp") || has("sin") || has("cos") || has("exp") || has("log") ||
                      has("pow") || has("tan")))
       return add(R3SIMT_FP_SLOW, lanes(type));
-    if (is_float && (has("floor") || has("ceil") || has("trunc") || has("round") || has("rint"))) return add(R3SIMT_CONVERT, lanes(type));
+    if (is_float && (has("floor") || has("ceil") || has("trunc") || has("round") || has("rint")))
+      return add(R3SIMT_CONVERT, lanes(type));
     if (is_float && has("fabs")) return;  // an operand modifier
     if (is_float) return add(float_class(type), lanes(type));
     if (has("2i") || has("2ui") || has("2ll") || has("2ull") || has("fpto")) return add(R3SIMT_CONVERT);
@@ -188,12 +193,17 @@ struct Counter {
 Space space_of(const llvm::Value& pointer) {
   auto by_number = [](unsigned space) {
     switch (space) {
-      case as_global: return Space::global;
-      case as_shared: return Space::shared;
+      case as_global:
+        return Space::global;
+      case as_shared:
+        return Space::shared;
       case as_constant:
-      case as_param: return Space::constant;
-      case as_local: return Space::local;
-      default: return Space::generic;
+      case as_param:
+        return Space::constant;
+      case as_local:
+        return Space::local;
+      default:
+        return Space::generic;
     }
   };
   Space known = by_number(pointer.getType()->getPointerAddressSpace());

@@ -74,8 +74,11 @@ llvm::Value* CollectiveLowering::lowered(llvm::CallBase& call, llvm::StringRef f
   }
   if (name.consume_front("vote.")) {
     bool sync = name.consume_back(".sync");
-    WarpOp op = llvm::StringSwitch<WarpOp>(name).Case("all", WarpOp::vote_all).Case("any", WarpOp::vote_any)
-                    .Case("uni", WarpOp::vote_uni).Default(WarpOp::ballot);
+    WarpOp op = llvm::StringSwitch<WarpOp>(name)
+                    .Case("all", WarpOp::vote_all)
+                    .Case("any", WarpOp::vote_any)
+                    .Case("uni", WarpOp::vote_uni)
+                    .Default(WarpOp::ballot);
     properties_.needs_fibres = true;
     llvm::Value* mask = sync ? call.getArgOperand(0) : runtime(builder, "r3rt_converge", i32, {site(builder)});
     llvm::Value* result = warp(builder, op, mask, builder.CreateZExt(call.getArgOperand(sync ? 1 : 0), i64));
@@ -92,40 +95,56 @@ llvm::Value* CollectiveLowering::lowered(llvm::CallBase& call, llvm::StringRef f
   }
   if (name.consume_front("redux.sync.")) {
     int op = llvm::StringSwitch<int>(name)
-                 .Case("add", int(WarpOp::reduce_add)).Case("min", int(WarpOp::reduce_min)).Case("max", int(WarpOp::reduce_max))
-                 .Case("umin", int(WarpOp::reduce_umin)).Case("umax", int(WarpOp::reduce_umax))
-                 .Case("and", int(WarpOp::reduce_and)).Case("or", int(WarpOp::reduce_or)).Case("xor", int(WarpOp::reduce_xor))
-                 .Case("fmin", int(WarpOp::reduce_fmin)).Case("fmax", int(WarpOp::reduce_fmax))
-                 .Case("fmin.NaN", int(WarpOp::reduce_fmin_nan)).Case("fmax.NaN", int(WarpOp::reduce_fmax_nan))
-                 .Case("fmin.abs", int(WarpOp::reduce_fmin_abs)).Case("fmax.abs", int(WarpOp::reduce_fmax_abs))
-                 .Case("fmin.abs.NaN", int(WarpOp::reduce_fmin_abs_nan)).Case("fmax.abs.NaN", int(WarpOp::reduce_fmax_abs_nan))
+                 .Case("add", int(WarpOp::reduce_add))
+                 .Case("min", int(WarpOp::reduce_min))
+                 .Case("max", int(WarpOp::reduce_max))
+                 .Case("umin", int(WarpOp::reduce_umin))
+                 .Case("umax", int(WarpOp::reduce_umax))
+                 .Case("and", int(WarpOp::reduce_and))
+                 .Case("or", int(WarpOp::reduce_or))
+                 .Case("xor", int(WarpOp::reduce_xor))
+                 .Case("fmin", int(WarpOp::reduce_fmin))
+                 .Case("fmax", int(WarpOp::reduce_fmax))
+                 .Case("fmin.NaN", int(WarpOp::reduce_fmin_nan))
+                 .Case("fmax.NaN", int(WarpOp::reduce_fmax_nan))
+                 .Case("fmin.abs", int(WarpOp::reduce_fmin_abs))
+                 .Case("fmax.abs", int(WarpOp::reduce_fmax_abs))
+                 .Case("fmin.abs.NaN", int(WarpOp::reduce_fmin_abs_nan))
+                 .Case("fmax.abs.NaN", int(WarpOp::reduce_fmax_abs_nan))
                  .Default(none);
     if (op == none) return nullptr;
     llvm::Value* value = call.getArgOperand(0);
     bool is_float = value->getType()->isFloatTy();
     if (is_float) value = builder.CreateBitCast(value, i32);
-    llvm::Value* result = builder.CreateTrunc(warp(builder, WarpOp(op), call.getArgOperand(1), builder.CreateZExt(value, i64)), i32);
+    llvm::Value* result =
+        builder.CreateTrunc(warp(builder, WarpOp(op), call.getArgOperand(1), builder.CreateZExt(value, i64)), i32);
     return is_float ? builder.CreateBitCast(result, builder.getFloatTy()) : result;
   }
   if (name == "elect.sync") {
-    llvm::Value* leader = builder.CreateTrunc(warp(builder, WarpOp::elect, call.getArgOperand(0), builder.getInt64(0)), i32);
+    llvm::Value* leader =
+        builder.CreateTrunc(warp(builder, WarpOp::elect, call.getArgOperand(0), builder.getInt64(0)), i32);
     llvm::Value* lane = context_.field(builder, offsetof(ThreadContext, lane), i32);
     llvm::Value* pair = builder.CreateInsertValue(llvm::PoisonValue::get(call.getType()), leader, 0);
     return builder.CreateInsertValue(pair, builder.CreateICmpEQ(leader, lane), 1);
   }
   if (name.consume_front("isspacep.")) {
     llvm::Value* address = builder.CreatePtrToInt(call.getArgOperand(0), i64);
-    unsigned space = llvm::StringSwitch<unsigned>(name).Case("global", as_global).Case("const", as_constant)
-                         .Case("local", as_local).Default(as_shared);
+    unsigned space = llvm::StringSwitch<unsigned>(name)
+                         .Case("global", as_global)
+                         .Case("const", as_constant)
+                         .Case("local", as_local)
+                         .Default(as_shared);
     return builder.CreateTrunc(runtime(builder, "r3rt_is_space", i32, {address, builder.getInt32(space)}), i1);
   }
-  if (name.starts_with("internal.addrspace.wrap")) return builder.CreateAddrSpaceCast(call.getArgOperand(0), call.getType());
+  if (name.starts_with("internal.addrspace.wrap"))
+    return builder.CreateAddrSpaceCast(call.getArgOperand(0), call.getType());
   if (name.starts_with("ptr.")) return builder.CreateAddrSpaceCast(call.getArgOperand(0), call.getType());
   if (name.consume_front("cp.async.")) {
     if (name.starts_with("commit.group") || name.starts_with("wait.")) return done(builder);
     unsigned bytes = 0;
     bool partial = name.consume_back(".s");
-    if (!(name.consume_front("ca.shared.global.") || name.consume_front("cg.shared.global.")) || name.getAsInteger(10, bytes))
+    if (!(name.consume_front("ca.shared.global.") || name.consume_front("cg.shared.global.")) ||
+        name.getAsInteger(10, bytes))
       return nullptr;
     // Copied at once: a wait that comes later finds it done.
     llvm::Value* to = call.getArgOperand(0);
@@ -156,7 +175,8 @@ llvm::Value* CollectiveLowering::special_register(llvm::StringRef name, llvm::IR
   };
   if (llvm::Value* value = triple("tid.", offsetof(ThreadContext, tid), 0)) return value;
   if (llvm::Value* value = triple("ctaid.", offsetof(ThreadContext, ctaid), 0)) return value;
-  if (llvm::Value* value = triple("clusterid.", offsetof(ThreadContext, ctaid), 0)) return value;  // clusters of one block
+  if (llvm::Value* value = triple("clusterid.", offsetof(ThreadContext, ctaid), 0))
+    return value;  // clusters of one block
   if (llvm::Value* value = triple("ntid.", offsetof(ThreadContext, ntid), 1)) return value;
   if (llvm::Value* value = triple("nctaid.", offsetof(ThreadContext, nctaid), 1)) return value;
   if (llvm::Value* value = triple("nclusterid.", offsetof(ThreadContext, nctaid), 1)) return value;
@@ -183,6 +203,10 @@ llvm::Value* CollectiveLowering::special_register(llvm::StringRef name, llvm::IR
   if (name == "dynamic_smem_size") return context_.field(builder, offsetof(ThreadContext, dynamic_shared), i32);
   if (name == "total_smem_size" || name == "aggr_smem_size")
     return context_.field(builder, offsetof(ThreadContext, total_shared), i32);
+  if (name == "envreg1" || name == "envreg2") {
+    llvm::Value* workspace = context_.field(builder, offsetof(ThreadContext, grid_workspace), i64);
+    return builder.CreateTrunc(builder.CreateLShr(workspace, name == "envreg1" ? 32 : 0), i32);
+  }
   if (name.starts_with("envreg") || name.starts_with("pm")) return llvm::ConstantInt::get(type, 0);
   if (name.starts_with("clock") || name.starts_with("globaltimer"))
     return builder.CreateTrunc(runtime(builder, "r3rt_clock", i64, {}), type);
@@ -197,8 +221,9 @@ llvm::Value* CollectiveLowering::barrier(llvm::CallBase& call, llvm::StringRef n
     return runtime(builder, "r3rt_barrier", i32, {builder.getInt32(unsigned(op)), id, count, predicate, site(builder)});
   };
   auto as_predicate = [&](llvm::Value* value) -> llvm::Value* {
-    return value->getType()->isIntegerTy(1) ? builder.CreateZExt(value, i32)
-                                            : builder.CreateZExt(builder.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0)), i32);
+    return value->getType()->isIntegerTy(1)
+               ? builder.CreateZExt(value, i32)
+               : builder.CreateZExt(builder.CreateICmpNE(value, llvm::ConstantInt::get(value->getType(), 0)), i32);
   };
   if (name.starts_with("barrier.cluster.")) {  // a cluster is one block here
     if (name.contains("wait")) emit(BarrierOp::sync, builder.getInt32(16), zero, zero);
@@ -212,7 +237,9 @@ llvm::Value* CollectiveLowering::barrier(llvm::CallBase& call, llvm::StringRef n
     if (name.starts_with("arrive")) return emit(BarrierOp::arrive, id, count, zero);
     if (!name.consume_front("red.")) return nullptr;
     llvm::Value* predicate = as_predicate(call.getArgOperand(counted ? 2 : 1));
-    BarrierOp op = name.starts_with("popc") ? BarrierOp::popc : name.starts_with("and") ? BarrierOp::all : BarrierOp::any;
+    BarrierOp op = name.starts_with("popc")  ? BarrierOp::popc
+                   : name.starts_with("and") ? BarrierOp::all
+                                             : BarrierOp::any;
     llvm::Value* result = emit(op, id, count, predicate);
     return call.getType()->isIntegerTy(1) ? builder.CreateICmpNE(result, zero) : result;
   }
@@ -230,14 +257,18 @@ llvm::Value* CollectiveLowering::shuffle(llvm::CallBase& call, llvm::StringRef n
   llvm::Type* i32 = builder.getInt32Ty();
   properties_.needs_fibres = true;
   name.consume_front("shfl.sync.");
-  WarpOp op = llvm::StringSwitch<WarpOp>(name.split('.').first).Case("up", WarpOp::shuffle_up)
-                  .Case("down", WarpOp::shuffle_down).Case("bfly", WarpOp::shuffle_bfly).Default(WarpOp::shuffle_idx);
+  WarpOp op = llvm::StringSwitch<WarpOp>(name.split('.').first)
+                  .Case("up", WarpOp::shuffle_up)
+                  .Case("down", WarpOp::shuffle_down)
+                  .Case("bfly", WarpOp::shuffle_bfly)
+                  .Default(WarpOp::shuffle_idx);
   bool is_float = name.contains("f32");
   bool with_predicate = name.ends_with("p");
   llvm::Value* value = call.getArgOperand(1);
   if (is_float) value = builder.CreateBitCast(value, i32);
-  llvm::Value* packed = runtime(builder, "r3rt_shuffle", builder.getInt64Ty(),
-                                {builder.getInt32(unsigned(op)), call.getArgOperand(0), value, call.getArgOperand(2), call.getArgOperand(3)});
+  llvm::Value* packed = runtime(
+      builder, "r3rt_shuffle", builder.getInt64Ty(),
+      {builder.getInt32(unsigned(op)), call.getArgOperand(0), value, call.getArgOperand(2), call.getArgOperand(3)});
   llvm::Value* result = builder.CreateTrunc(packed, i32);
   if (is_float) result = builder.CreateBitCast(result, builder.getFloatTy());
   if (!with_predicate) return result;
@@ -259,13 +290,21 @@ llvm::Value* CollectiveLowering::atomic(llvm::CallBase& call, llvm::StringRef na
   llvm::Value* pointer = call.getArgOperand(0);
   constexpr auto order = llvm::AtomicOrdering::SequentiallyConsistent;
   if (operation == "cas") {
-    llvm::Value* pair = builder.CreateAtomicCmpXchg(pointer, call.getArgOperand(1), call.getArgOperand(2), llvm::MaybeAlign(), order, order);
+    llvm::Value* pair = builder.CreateAtomicCmpXchg(pointer, call.getArgOperand(1), call.getArgOperand(2),
+                                                    llvm::MaybeAlign(), order, order);
     return builder.CreateExtractValue(pair, 0);
   }
   using Op = llvm::AtomicRMWInst::BinOp;
   int op = llvm::StringSwitch<int>(operation)
-               .Case("add", is_float ? Op::FAdd : Op::Add).Case("exch", Op::Xchg).Case("max", Op::Max).Case("min", Op::Min)
-               .Case("inc", Op::UIncWrap).Case("dec", Op::UDecWrap).Case("and", Op::And).Case("or", Op::Or).Case("xor", Op::Xor)
+               .Case("add", is_float ? Op::FAdd : Op::Add)
+               .Case("exch", Op::Xchg)
+               .Case("max", Op::Max)
+               .Case("min", Op::Min)
+               .Case("inc", Op::UIncWrap)
+               .Case("dec", Op::UDecWrap)
+               .Case("and", Op::And)
+               .Case("or", Op::Or)
+               .Case("xor", Op::Xor)
                .Default(none);
   if (op == none) return nullptr;
   return builder.CreateAtomicRMW(Op(op), pointer, call.getArgOperand(1), llvm::MaybeAlign(), order);

@@ -22,7 +22,8 @@ class CollectiveLowering {
   llvm::Value* shuffle(llvm::CallBase& call, llvm::StringRef name, llvm::IRBuilder<>& builder);
   llvm::Value* warp(llvm::IRBuilder<>& builder, WarpOp op, llvm::Value* mask, llvm::Value* value);
   llvm::Value* atomic(llvm::CallBase& call, llvm::StringRef name, llvm::IRBuilder<>& builder);
-  llvm::Value* runtime(llvm::IRBuilder<>& builder, llvm::StringRef name, llvm::Type* result, llvm::ArrayRef<llvm::Value*> arguments);
+  llvm::Value* runtime(llvm::IRBuilder<>& builder, llvm::StringRef name, llvm::Type* result,
+                       llvm::ArrayRef<llvm::Value*> arguments);
   llvm::Value* site(llvm::IRBuilder<>& builder) { return builder.getInt32(++sites_); }
 
   llvm::Module& module_;

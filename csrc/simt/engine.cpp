@@ -1,17 +1,17 @@
 // The C interface of simt.h.
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <llvm/Bitcode/BitcodeReader.h>
 #include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Support/Error.h>
 #include <llvm/Support/MemoryBuffer.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "simt/globals.h"
 #include "simt/jit.h"
@@ -76,7 +76,10 @@ void r3simt_module::describe(const llvm::Function& function, const llvm::DataLay
     std::uint64_t size = layout.getTypeAllocSize(type);
     kernel.parameters.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(size),
                                  static_cast<std::uint32_t>(alignment.value()),
-                                 argument.hasByValAttr() ? 2u : type->isPointerTy() ? 1u : type->isSingleValueType() ? 0u : 2u});
+                                 argument.hasByValAttr()     ? 2u
+                                 : type->isPointerTy()       ? 1u
+                                 : type->isSingleValueType() ? 0u
+                                                             : 2u});
     offset += size;
   }
   kernel.info.n_parameters = static_cast<std::uint32_t>(kernel.parameters.size());
@@ -114,8 +117,9 @@ void r3simt_module::place_variables(const llvm::Module& module, const r3simt_loa
         continue;
       }
       std::string name = variable->getName().str();
-      std::uint64_t address = options.place_variable(options.user, name.c_str(), bytes->size(), layout.getPreferredAlign(variable).value(),
-                                                     variable->isConstant(), bytes->data());
+      std::uint64_t address =
+          options.place_variable(options.user, name.c_str(), bytes->size(), layout.getPreferredAlign(variable).value(),
+                                 variable->isConstant(), bytes->data());
       if (address) variables[name] = address;
     }
     if (later.size() == waiting.size()) break;  // refers to functions: stays private to each kernel
@@ -129,7 +133,8 @@ void r3simt_module::compile(const std::string& name, r3::Kernel& kernel) {
     std::string device = bitcode;
     if (!passes.empty()) {
       r3_bytes prepared{}, optimized{}, error{};
-      if (r3_prepare(device.data(), device.size(), name.c_str(), &prepared, &error)) throw std::runtime_error(r3::take_bytes(error));
+      if (r3_prepare(device.data(), device.size(), name.c_str(), &prepared, &error))
+        throw std::runtime_error(r3::take_bytes(error));
       device = r3::take_bytes(prepared);
       r3_target target{cpu.c_str(), features.c_str(), codegen_level};
       if (r3_optimize(device.data(), device.size(), passes.c_str(), &target, nullptr, 0, &optimized, &error))
@@ -148,7 +153,8 @@ void r3simt_module::compile(const std::string& name, r3::Kernel& kernel) {
     kernel.properties = r3::lower_kernel(*module, name, options);
     if (kernel.properties.refusal.empty()) {
       r3::retarget_to_host(*module);
-      kernel.compiled = std::make_unique<r3::CompiledKernel>(std::move(context), std::move(module), kernel.properties.entry);
+      kernel.compiled =
+          std::make_unique<r3::CompiledKernel>(std::move(context), std::move(module), kernel.properties.entry);
     }
   } catch (const std::exception& error) {
     kernel.properties.refusal = error.what();
@@ -159,7 +165,8 @@ void r3simt_module::compile(const std::string& name, r3::Kernel& kernel) {
 
 extern "C" {
 
-int r3simt_load(const char* bitcode, size_t size, const r3simt_load_options* options, r3simt_module** module, r3_bytes* error) {
+int r3simt_load(const char* bitcode, size_t size, const r3simt_load_options* options, r3simt_module** module,
+                r3_bytes* error) {
   try {
     r3_compile_init();
     auto loaded = std::make_unique<r3simt_module>();
@@ -195,8 +202,9 @@ const r3simt_kernel_info* r3simt_kernel(r3simt_module* module, const char* name)
 
 const char* r3simt_class_name(int instruction_class) {
   static const char* const names[R3SIMT_CLASSES] = {
-      "int", "fp32", "fp64", "fp16", "sfu", "convert", "int_slow", "fp_slow", "control", "global_load", "global_store",
-      "shared_load", "shared_store", "local", "constant", "atomic", "barrier", "warp", "call"};
+      "int",      "fp32",    "fp64",        "fp16",         "sfu",         "convert",      "int_slow",
+      "fp_slow",  "control", "global_load", "global_store", "shared_load", "shared_store", "local",
+      "constant", "atomic",  "barrier",     "warp",         "call"};
   return instruction_class >= 0 && instruction_class < R3SIMT_CLASSES ? names[instruction_class] : "";
 }
 

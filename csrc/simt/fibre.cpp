@@ -21,7 +21,8 @@ StackPool::~StackPool() {
 void* StackPool::take() {
   if (free_.empty()) {
     std::size_t stride = stack_bytes_ + page;
-    void* slab = mmap(nullptr, stride * stacks_per_slab, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* slab = mmap(nullptr, stride * stacks_per_slab, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (slab == MAP_FAILED) throw std::bad_alloc();
     auto base = reinterpret_cast<std::uint64_t>(slab);
     slabs_.push_back({base, stride * stacks_per_slab});
@@ -46,7 +47,8 @@ bool StackPool::contains(std::uint64_t address) const {
 
 bool StackPool::is_guard(std::uint64_t address) const {
   for (const Slab& slab : slabs_)
-    if (address >= slab.base && address < slab.base + slab.bytes) return (address - slab.base) % (stack_bytes_ + page) < page;
+    if (address >= slab.base && address < slab.base + slab.bytes)
+      return (address - slab.base) % (stack_bytes_ + page) < page;
   return false;
 }
 

@@ -15,9 +15,9 @@ class StackPool {
   StackPool& operator=(const StackPool&) = delete;
 
   std::size_t stack_bytes() const { return stack_bytes_; }
-  void* take();             // the stack's top; throws std::bad_alloc
+  void* take();  // the stack's top; throws std::bad_alloc
   void give(void* top);
-  bool contains(std::uint64_t address) const;    // in any stack or guard page
+  bool contains(std::uint64_t address) const;  // in any stack or guard page
   bool is_guard(std::uint64_t address) const;
 
  private:

@@ -72,11 +72,15 @@ std::int32_t format_device(std::string& text, const char* format, const void* bu
     ++p;
     ++conversions;
     if (std::strchr("di", kind)) {
-      if (longs) print(text, conversion + "ll" + kind, static_cast<long long>(arguments.next<std::int64_t>()));
-      else print(text, conversion + kind, arguments.next<std::int32_t>());
+      if (longs)
+        print(text, conversion + "ll" + kind, static_cast<long long>(arguments.next<std::int64_t>()));
+      else
+        print(text, conversion + kind, arguments.next<std::int32_t>());
     } else if (std::strchr("uoxX", kind)) {
-      if (longs) print(text, conversion + "ll" + kind, static_cast<unsigned long long>(arguments.next<std::uint64_t>()));
-      else print(text, conversion + kind, arguments.next<std::uint32_t>());
+      if (longs)
+        print(text, conversion + "ll" + kind, static_cast<unsigned long long>(arguments.next<std::uint64_t>()));
+      else
+        print(text, conversion + kind, arguments.next<std::uint32_t>());
     } else if (std::strchr("fFeEgGaA", kind)) {
       print(text, conversion + kind, arguments.next<double>());
     } else if (kind == 'c') {

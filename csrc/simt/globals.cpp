@@ -1,13 +1,13 @@
 #include "simt/globals.h"
 
-#include <cstring>
-
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DataLayout.h>
 #include <llvm/IR/GlobalVariable.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Operator.h>
+
+#include <cstring>
 
 namespace r3 {
 namespace {

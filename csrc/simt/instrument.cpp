@@ -1,12 +1,12 @@
 #include "simt/instrument.h"
 
-#include <algorithm>
-#include <bit>
-
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
 #include <llvm/IR/IntrinsicInst.h>
+
+#include <algorithm>
+#include <bit>
 
 #include "simt/classify.h"
 
@@ -30,7 +30,8 @@ void find(llvm::Instruction& instruction, const llvm::DataLayout& layout, std::v
     // A front end may promise more alignment than the hardware asks for (CUB does): its own size, 16 bytes at most.
     const std::uint64_t bytes = layout.getTypeStoreSize(type);
     const std::uint64_t needed = std::min({alignment.value(), std::bit_floor(bytes), std::uint64_t{16}});
-    found.push_back({&instruction, pointer,
+    found.push_back({&instruction,
+                     pointer,
                      {access, space, static_cast<std::uint32_t>(bytes), static_cast<std::uint32_t>(needed)}});
   };
   if (auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction))
@@ -40,7 +41,8 @@ void find(llvm::Instruction& instruction, const llvm::DataLayout& layout, std::v
   if (auto* rmw = llvm::dyn_cast<llvm::AtomicRMWInst>(&instruction))
     return add(rmw->getPointerOperand(), rmw->getType(), rmw->getAlign(), Access::atomic);
   if (auto* exchange = llvm::dyn_cast<llvm::AtomicCmpXchgInst>(&instruction))
-    return add(exchange->getPointerOperand(), exchange->getNewValOperand()->getType(), exchange->getAlign(), Access::atomic);
+    return add(exchange->getPointerOperand(), exchange->getNewValOperand()->getType(), exchange->getAlign(),
+               Access::atomic);
   if (auto* transfer = llvm::dyn_cast<llvm::MemIntrinsic>(&instruction)) {
     auto range = [&](llvm::Value* pointer, Access access) {
       Space space = space_of(*pointer);
@@ -73,7 +75,8 @@ void count_blocks(llvm::Module& module, ContextAccess& context, KernelProperties
       llvm::IRBuilder<> builder(block, at);
       llvm::Value* counters = context.field(builder, offsetof(ThreadContext, counters), builder.getPtrTy());
       llvm::Value* counter = builder.CreateConstInBoundsGEP1_64(builder.getInt32Ty(), counters, index);
-      builder.CreateStore(builder.CreateAdd(builder.CreateLoad(builder.getInt32Ty(), counter), builder.getInt32(1)), counter);
+      builder.CreateStore(builder.CreateAdd(builder.CreateLoad(builder.getInt32Ty(), counter), builder.getInt32(1)),
+                          counter);
     }
   }
 }
@@ -82,9 +85,10 @@ void hook_accesses(llvm::Module& module, KernelProperties& properties) {
   const llvm::DataLayout& layout = module.getDataLayout();
   auto& context = module.getContext();
   llvm::FunctionCallee access = module.getOrInsertFunction(
-      "r3rt_access", llvm::FunctionType::get(llvm::Type::getVoidTy(context),
-                                             {llvm::Type::getInt32Ty(context), llvm::Type::getInt64Ty(context),
-                                              llvm::Type::getInt64Ty(context)}, false));
+      "r3rt_access",
+      llvm::FunctionType::get(
+          llvm::Type::getVoidTy(context),
+          {llvm::Type::getInt32Ty(context), llvm::Type::getInt64Ty(context), llvm::Type::getInt64Ty(context)}, false));
   llvm::cast<llvm::Function>(access.getCallee())->setDoesNotThrow();
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;

@@ -1,7 +1,5 @@
 #include "simt/jit.h"
 
-#include <stdexcept>
-
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/ExecutionEngine/Orc/AbsoluteSymbols.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
@@ -13,6 +11,8 @@
 #include <llvm/Support/Error.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
+
+#include <stdexcept>
 
 #include "simt/runtime.h"
 
@@ -83,9 +83,11 @@ CompiledKernel::CompiledKernel(std::unique_ptr<llvm::LLVMContext> context, std::
     : state_(std::make_unique<State>()) {
   std::string problem;
   llvm::raw_string_ostream stream(problem);
-  if (llvm::verifyModule(*module, &stream)) throw std::runtime_error("lowering broke the module: " + problem.substr(0, problem.find('\n')));
+  if (llvm::verifyModule(*module, &stream))
+    throw std::runtime_error("lowering broke the module: " + problem.substr(0, problem.find('\n')));
   clean_up(*module);
-  state_->jit = take(orc::LLJITBuilder().setJITTargetMachineBuilder(host()).setPlatformSetUp(orc::setUpInactivePlatform).create());
+  state_->jit = take(
+      orc::LLJITBuilder().setJITTargetMachineBuilder(host()).setPlatformSetUp(orc::setUpInactivePlatform).create());
   orc::LLJIT& jit = *state_->jit;
   orc::SymbolMap symbols;
   auto define = [&](const RuntimeSymbol& symbol) {

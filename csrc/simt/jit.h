@@ -15,7 +15,8 @@ namespace r3 {
 class CompiledKernel {
  public:
   // Takes the module over. Throws std::runtime_error with a one-line reason.
-  CompiledKernel(std::unique_ptr<llvm::LLVMContext> context, std::unique_ptr<llvm::Module> module, const std::string& entry);
+  CompiledKernel(std::unique_ptr<llvm::LLVMContext> context, std::unique_ptr<llvm::Module> module,
+                 const std::string& entry);
   ~CompiledKernel();
   EntryPoint entry() const { return entry_; }
 

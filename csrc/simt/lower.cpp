@@ -1,7 +1,5 @@
 #include "simt/lower.h"
 
-#include <map>
-
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringExtras.h>
 #include <llvm/IR/Constants.h>
@@ -10,6 +8,8 @@
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Operator.h>
 #include <llvm/IR/ReplaceConstant.h>
+
+#include <map>
 
 #include "simt/classify.h"
 #include "simt/collectives.h"
@@ -45,7 +45,8 @@ bool is_memory_intrinsic(llvm::StringRef name) {
 std::string why_refused(llvm::StringRef name) {
   if (name == "malloc" || name == "free" || name == "_Znwm" || name == "_Znam" || name == "_ZdlPv" || name == "_ZdaPv")
     return "allocates memory on the device (" + name.str() + ")";
-  if (name.starts_with("cudaLaunchDevice") || name.starts_with("cudaGetParameterBuffer") || name.starts_with("cudaDevice"))
+  if (name.starts_with("cudaLaunchDevice") || name.starts_with("cudaGetParameterBuffer") ||
+      name.starts_with("cudaDevice"))
     return "launches kernels from the device (" + name.str() + ")";
   if (name.contains("nvvm.tex") || name.contains("nvvm.tld4") || name.contains("nvvm.suld") ||
       name.contains("nvvm.sust") || name.contains("nvvm.txq") || name.contains("nvvm.suq"))
@@ -96,7 +97,8 @@ class Lowering {
     for (llvm::Function& function : module_)
       for (llvm::Instruction& instruction : llvm::instructions(function))
         if (auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction))
-          if (const llvm::Function* callee = call->getCalledFunction(); callee && callee->isDeclaration()) calls.push_back(call);
+          if (const llvm::Function* callee = call->getCalledFunction(); callee && callee->isDeclaration())
+            calls.push_back(call);
     for (llvm::CallBase* call : calls) {
       llvm::StringRef name = call->getCalledFunction()->getName();
       if (memory_only && !is_memory_intrinsic(name)) continue;
@@ -106,10 +108,12 @@ class Lowering {
         refuse(why_refused(name));
         return;
       }
-      if (name.starts_with("llvm.fma.") || name.starts_with("llvm.fmuladd.")) lower_pure_intrinsic(*call);  // of 16 bits
+      if (name.starts_with("llvm.fma.") || name.starts_with("llvm.fmuladd."))
+        lower_pure_intrinsic(*call);  // of 16 bits
     }
     for (auto [from, to] : runtime_names)
-      if (llvm::Function* function = module_.getFunction(from); function && function->isDeclaration()) function->setName(to);
+      if (llvm::Function* function = module_.getFunction(from); function && function->isDeclaration())
+        function->setName(to);
   }
 
   // Shared variables become offsets into the block's shared memory, dynamic ones behind all others.
@@ -172,7 +176,8 @@ class Lowering {
         std::uint64_t size = std::max<std::uint64_t>(1, layout.getTypeAllocSize(variable.getValueType()));
         std::uint64_t alignment = std::max<std::uint64_t>(16, layout.getPreferredAlign(&variable).value());
         properties_.constants.push_back(std::make_unique<char[]>(size + alignment));
-        std::uint64_t address = llvm::alignTo(reinterpret_cast<std::uint64_t>(properties_.constants.back().get()), alignment);
+        std::uint64_t address =
+            llvm::alignTo(reinterpret_cast<std::uint64_t>(properties_.constants.back().get()), alignment);
         properties_.constant_ranges.push_back({address, address + size});
         addresses[&variable] = address;
         own.push_back(&variable);
@@ -241,8 +246,9 @@ class Lowering {
     unsigned opcode = division->getOpcode();
     if (opcode == llvm::Instruction::SDiv || opcode == llvm::Instruction::SRem) {
       auto* lowest = llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(type->getScalarSizeInBits()));
-      unsafe = builder.CreateOr(unsafe, builder.CreateAnd(builder.CreateICmpEQ(dividend, lowest),
-                                                          builder.CreateICmpEQ(divisor, llvm::Constant::getAllOnesValue(type))));
+      unsafe = builder.CreateOr(
+          unsafe, builder.CreateAnd(builder.CreateICmpEQ(dividend, lowest),
+                                    builder.CreateICmpEQ(divisor, llvm::Constant::getAllOnesValue(type))));
     }
     llvm::Value* safe = builder.CreateSelect(unsafe, llvm::ConstantInt::get(type, 1), divisor);
     llvm::Value* result = builder.CreateBinOp(llvm::Instruction::BinaryOps(opcode), dividend, safe);

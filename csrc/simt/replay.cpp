@@ -13,8 +13,8 @@
 namespace r3 {
 namespace {
 
-constexpr const char* status_names[] = {"ok",         "assert",   "trap",           "illegal_address", "misaligned",
-                                        "deadlock",   "stack_overflow", "unsupported", "invalid_launch"};
+constexpr const char* status_names[] = {"ok",       "assert",         "trap",        "illegal_address", "misaligned",
+                                        "deadlock", "stack_overflow", "unsupported", "invalid_launch"};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -62,17 +62,20 @@ class Reader {
 void map_spans(const std::vector<Span>& spans, int fd) {
   for (const Span& span : spans) {
     void* wanted = reinterpret_cast<void*>(span.address);
-    void* mapped = mmap(wanted, span.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd,
-                        static_cast<off_t>(span.offset));
+    void* mapped = mmap(wanted, span.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+                        fd, static_cast<off_t>(span.offset));
     if (mapped != wanted)
-      throw std::runtime_error("the recorded addresses are taken in this process: " + std::string(std::strerror(errno)));
+      throw std::runtime_error("the recorded addresses are taken in this process: " +
+                               std::string(std::strerror(errno)));
   }
 }
 
 // Compares a region with its bytes in the epilogue's file, span by span (a region lies within one span).
-RegionDifference compare(std::size_t index, const Region& region, const std::vector<Span>& spans, const char* epilogue) {
+RegionDifference compare(std::size_t index, const Region& region, const std::vector<Span>& spans,
+                         const char* epilogue) {
   RegionDifference difference{index, 0, 0};
-  auto after = std::upper_bound(spans.begin(), spans.end(), region.base, [](std::uint64_t base, const Span& span) { return base < span.address; });
+  auto after = std::upper_bound(spans.begin(), spans.end(), region.base,
+                                [](std::uint64_t base, const Span& span) { return base < span.address; });
   if (after == spans.begin()) throw std::runtime_error("a region lies outside the mapped memory");
   const Span& span = after[-1];
   const char* actual = reinterpret_cast<const char*>(region.base);
@@ -107,7 +110,8 @@ std::string run_in_place(const ReplayRequest& request) {
   options.flags = request.flags;
   options.user = &variables;
   // The recorded memory already holds the variables' values; one that was not recorded stays private data.
-  options.place_variable = [](void* user, const char* name, std::uint64_t, std::uint64_t, int, const void*) -> std::uint64_t {
+  options.place_variable = [](void* user, const char* name, std::uint64_t, std::uint64_t, int,
+                              const void*) -> std::uint64_t {
     auto& known = *static_cast<std::map<std::string, std::uint64_t>*>(user);
     auto found = known.find(name);
     return found == known.end() ? 0 : found->second;
@@ -122,7 +126,8 @@ std::string run_in_place(const ReplayRequest& request) {
 
   std::vector<r3simt_region> regions;
   for (const Region& region : request.regions) regions.push_back({region.base, region.size});
-  std::sort(regions.begin(), regions.end(), [](const r3simt_region& a, const r3simt_region& b) { return a.base < b.base; });
+  std::sort(regions.begin(), regions.end(),
+            [](const r3simt_region& a, const r3simt_region& b) { return a.base < b.base; });
 
   r3simt_result result{};
   Writer answer;
@@ -161,7 +166,8 @@ std::string run_in_place(const ReplayRequest& request) {
     std::uint64_t length = 0;
     for (const Span& span : request.spans) length = std::max(length, span.offset + span.length);
     void* epilogue = length ? mmap(nullptr, length, PROT_READ, MAP_PRIVATE, request.epilogue_fd, 0) : nullptr;
-    if (epilogue == MAP_FAILED) throw std::runtime_error("cannot map the recorded result: " + std::string(std::strerror(errno)));
+    if (epilogue == MAP_FAILED)
+      throw std::runtime_error("cannot map the recorded result: " + std::string(std::strerror(errno)));
     for (std::size_t i = 0; i < request.regions.size(); ++i) {
       RegionDifference difference = compare(i, request.regions[i], request.spans, static_cast<const char*>(epilogue));
       if (difference.bytes) differences.push_back(difference);
@@ -185,23 +191,27 @@ ReplayResult replay(const ReplayRequest& request) {
   ChildOutcome outcome = run_in_child(request.limits, [&] { return run_in_place(request); });
   ReplayResult result;
   switch (outcome.kind) {
-    case ChildOutcome::Kind::ok: break;
+    case ChildOutcome::Kind::ok:
+      break;
     case ChildOutcome::Kind::failed:
       result.status = "crash";
       result.message = outcome.payload;
       return result;
     case ChildOutcome::Kind::timed_out:
       result.status = "run_timeout";
-      result.message = "kernel " + request.kernel + " did not end within " + std::to_string(request.limits.seconds) + " s";
+      result.message =
+          "kernel " + request.kernel + " did not end within " + std::to_string(request.limits.seconds) + " s";
       return result;
     case ChildOutcome::Kind::out_of_memory:
       result.status = "run_memory";
-      result.message = "kernel " + request.kernel + " needed more than " + std::to_string(request.limits.memory_bytes) + " bytes";
+      result.message =
+          "kernel " + request.kernel + " needed more than " + std::to_string(request.limits.memory_bytes) + " bytes";
       return result;
     default:
       result.status = "crash";
-      result.message = outcome.kind == ChildOutcome::Kind::signalled ? "ended by signal " + std::to_string(outcome.code)
-                                                                     : "exited with status " + std::to_string(outcome.code);
+      result.message = outcome.kind == ChildOutcome::Kind::signalled
+                           ? "ended by signal " + std::to_string(outcome.code)
+                           : "exited with status " + std::to_string(outcome.code);
       if (!outcome.log.empty()) result.message += ": " + outcome.log.substr(0, outcome.log.find('\n'));
       return result;
   }

@@ -11,8 +11,8 @@
 namespace r3 {
 namespace {
 
-constexpr std::uint64_t clock_step = 32;                // cycles that pass between two reads
-constexpr std::size_t max_output = 64ull << 20;         // of one worker's printf
+constexpr std::uint64_t clock_step = 32;         // cycles that pass between two reads
+constexpr std::size_t max_output = 64ull << 20;  // of one worker's printf
 
 Thread& current() { return *this_worker->current; }
 
@@ -20,9 +20,12 @@ extern "C" {
 
 ThreadContext* r3rt_context() { return this_context; }
 
-void r3rt_access(std::uint32_t site, std::uint64_t address, std::uint64_t bytes) { this_worker->access(site, address, bytes); }
+void r3rt_access(std::uint32_t site, std::uint64_t address, std::uint64_t bytes) {
+  this_worker->access(site, address, bytes);
+}
 
-std::uint32_t r3rt_barrier(std::uint32_t op, std::uint32_t id, std::uint32_t count, std::uint32_t predicate, std::uint32_t site) {
+std::uint32_t r3rt_barrier(std::uint32_t op, std::uint32_t id, std::uint32_t count, std::uint32_t predicate,
+                           std::uint32_t site) {
   Thread& thread = current();
   return thread.block->arrive_barrier(thread, BarrierOp(op), id, count, predicate != 0, site);
 }
@@ -35,7 +38,8 @@ std::uint64_t r3rt_warp(std::uint32_t op, std::uint32_t mask, std::uint64_t valu
   return thread.block->arrive_warp_op(thread);
 }
 
-std::uint64_t r3rt_shuffle(std::uint32_t op, std::uint32_t mask, std::uint32_t value, std::uint32_t b, std::uint32_t c) {
+std::uint64_t r3rt_shuffle(std::uint32_t op, std::uint32_t mask, std::uint32_t value, std::uint32_t b,
+                           std::uint32_t c) {
   Thread& thread = current();
   thread.b = b;
   thread.c = c;
@@ -64,7 +68,8 @@ void r3rt_trap() { this_worker->fail(R3SIMT_TRAP, "trap"); }
 
 Texel r3rt_texture(std::uint64_t handle, std::uint32_t form, std::uint32_t x, std::uint32_t y, std::uint32_t z) {
   const auto* texture = reinterpret_cast<const Texture*>(handle);
-  if (texture->marked != Texture::mark) this_worker->fail(R3SIMT_ILLEGAL_ADDRESS, "no texture object at this address", handle);
+  if (texture->marked != Texture::mark)
+    this_worker->fail(R3SIMT_ILLEGAL_ADDRESS, "no texture object at this address", handle);
   return fetch_texture(*texture, form, {x, y, z});
 }
 
@@ -72,10 +77,14 @@ std::uint32_t r3rt_is_space(std::uint64_t address, std::uint32_t space) {
   bool shared = this_worker->is_shared(address, 1);
   bool local = !shared && this_worker->stacks.contains(address);
   switch (space) {
-    case as_shared: return shared;
-    case as_local: return local;
-    case as_constant: return 0;
-    default: return !shared && !local;
+    case as_shared:
+      return shared;
+    case as_local:
+      return local;
+    case as_constant:
+      return 0;
+    default:
+      return !shared && !local;
   }
 }
 
@@ -89,7 +98,8 @@ std::int32_t r3rt_vprintf(const char* format, const void* arguments) {
 }
 
 void r3rt_assertfail(const char* message, const char* file, std::uint32_t line, const char* function, std::size_t) {
-  this_worker->fail(R3SIMT_ASSERT, std::string(file) + ":" + std::to_string(line) + ": " + function + ": assertion `" + message + "' failed");
+  this_worker->fail(R3SIMT_ASSERT, std::string(file) + ":" + std::to_string(line) + ": " + function + ": assertion `" +
+                                       message + "' failed");
 }
 
 }  // extern "C"
@@ -100,20 +110,13 @@ RuntimeSymbol symbol(const char* name, Function* function) {
 }
 
 const RuntimeSymbol symbols[] = {
-    symbol("r3rt_context", r3rt_context),
-    symbol("r3rt_access", r3rt_access),
-    symbol("r3rt_barrier", r3rt_barrier),
-    symbol("r3rt_warp", r3rt_warp),
-    symbol("r3rt_shuffle", r3rt_shuffle),
-    symbol("r3rt_converge", r3rt_converge),
-    symbol("r3rt_spin", r3rt_spin),
-    symbol("r3rt_clock", r3rt_clock),
-    symbol("r3rt_exit", r3rt_exit),
-    symbol("r3rt_trap", r3rt_trap),
-    symbol("r3rt_texture", r3rt_texture),
-    symbol("r3rt_is_space", r3rt_is_space),
-    symbol("r3rt_vprintf", r3rt_vprintf),
-    symbol("r3rt_assertfail", r3rt_assertfail),
+    symbol("r3rt_context", r3rt_context), symbol("r3rt_access", r3rt_access),
+    symbol("r3rt_barrier", r3rt_barrier), symbol("r3rt_warp", r3rt_warp),
+    symbol("r3rt_shuffle", r3rt_shuffle), symbol("r3rt_converge", r3rt_converge),
+    symbol("r3rt_spin", r3rt_spin),       symbol("r3rt_clock", r3rt_clock),
+    symbol("r3rt_exit", r3rt_exit),       symbol("r3rt_trap", r3rt_trap),
+    symbol("r3rt_texture", r3rt_texture), symbol("r3rt_is_space", r3rt_is_space),
+    symbol("r3rt_vprintf", r3rt_vprintf), symbol("r3rt_assertfail", r3rt_assertfail),
 };
 
 }  // namespace

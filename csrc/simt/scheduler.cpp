@@ -30,8 +30,10 @@ const char* why_invalid(const LaunchState& state) {
     if (!launch.grid[d] || !launch.block[d]) return "has an empty grid or block";
   std::uint64_t threads = 1ull * launch.block[0] * launch.block[1] * launch.block[2];
   if (threads > max_threads || launch.block[2] > 64) return "has more than 1024 threads a block";
-  if (launch.grid[0] > 0x7fffffffu || launch.grid[1] > 65535 || launch.grid[2] > 65535) return "has a grid beyond the device's limits";
-  if (1ull * state.kernel.static_shared + launch.dynamic_shared > max_shared) return "needs more shared memory than a block can have (227 KiB)";
+  if (launch.grid[0] > 0x7fffffffu || launch.grid[1] > 65535 || launch.grid[2] > 65535)
+    return "has a grid beyond the device's limits";
+  if (1ull * state.kernel.static_shared + launch.dynamic_shared > max_shared)
+    return "needs more shared memory than a block can have (227 KiB)";
   return nullptr;
 }
 

@@ -33,7 +33,8 @@ bool order_matters(const llvm::Instruction& instruction) {
     return !rmw->use_empty() || rmw->isFloatingPointOperation() || rmw->getOperation() == llvm::AtomicRMWInst::Xchg;
   }
   if (auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction))
-    if (const llvm::Function* callee = call->getCalledFunction()) return callee->getName().starts_with("llvm.nvvm.atomic.");
+    if (const llvm::Function* callee = call->getCalledFunction())
+      return callee->getName().starts_with("llvm.nvvm.atomic.");
   return false;
 }
 
@@ -52,7 +53,8 @@ void insert_spin_points(llvm::Module& module, const llvm::Function& kernel, Kern
   llvm::Type* none = llvm::Type::getVoidTy(context);
   llvm::Type* i32 = llvm::Type::getInt32Ty(context);
   llvm::FunctionCallee spin = module.getOrInsertFunction("r3rt_spin", none);
-  llvm::FunctionCallee converge = module.getOrInsertFunction("r3rt_converge", llvm::FunctionType::get(i32, {i32}, false));
+  llvm::FunctionCallee converge =
+      module.getOrInsertFunction("r3rt_converge", llvm::FunctionType::get(i32, {i32}, false));
   unsigned site = 1u << 20;  // apart from the sites of collectives
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;
@@ -69,7 +71,8 @@ void insert_spin_points(llvm::Module& module, const llvm::Function& kernel, Kern
       spins.push_back(&instruction);
       properties.order_sensitive |= space_of(*pointer) != Space::shared;
     }
-    for (llvm::Instruction* at : spins) llvm::IRBuilder<>(at->getParent(), std::next(at->getIterator())).CreateCall(spin);
+    for (llvm::Instruction* at : spins)
+      llvm::IRBuilder<>(at->getParent(), std::next(at->getIterator())).CreateCall(spin);
     for (llvm::Instruction* at : converges)
       llvm::IRBuilder<>(at).CreateCall(converge, {llvm::ConstantInt::get(i32, site++)});
     properties.needs_fibres |= !spins.empty() || !converges.empty();

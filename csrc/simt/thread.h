@@ -66,7 +66,8 @@ class Block {
   Progress step();
 
   // Called by the running thread, through the runtime functions.
-  std::uint32_t arrive_barrier(Thread& thread, BarrierOp op, std::uint32_t id, std::uint32_t count, bool predicate, std::uint32_t site);
+  std::uint32_t arrive_barrier(Thread& thread, BarrierOp op, std::uint32_t id, std::uint32_t count, bool predicate,
+                               std::uint32_t site);
   std::uint64_t arrive_warp_op(Thread& thread);
   std::uint32_t converge(Thread& thread, std::uint32_t site);
   void spin(Thread& thread);

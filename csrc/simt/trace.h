@@ -10,8 +10,8 @@
 
 namespace r3 {
 
-// Lanes run one after another up to the next barrier or warp operation. The n-th access of a lane at a site is taken to be issued
-// together with the n-th access of every other lane at that site, which is what a warp that reconverges does.
+// Lanes run one after another up to the next barrier or warp operation. The n-th access of a lane at a site is taken to
+// be issued together with the n-th access of every other lane at that site, which is what a warp that reconverges does.
 class WarpTrace {
  public:
   explicit WarpTrace(const std::vector<AccessSite>& sites);

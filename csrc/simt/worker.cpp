@@ -92,7 +92,7 @@ std::string place_of(const Thread& thread) {
 void install_fault_handler() {
   static std::once_flag once;
   std::call_once(once, [] {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     sigemptyset(&action.sa_mask);
@@ -124,7 +124,10 @@ void give_shared(std::uint64_t address, std::uint32_t bytes) {
 }
 
 Worker::Worker(LaunchState& state)
-    : launch(state), owned_stacks_(take_pool(state.kernel.stack_bytes)), stacks(*owned_stacks_), trace(state.kernel.sites) {}
+    : launch(state),
+      owned_stacks_(take_pool(state.kernel.stack_bytes)),
+      stacks(*owned_stacks_),
+      trace(state.kernel.sites) {}
 
 Worker::~Worker() {
   if (!failed) give_pool(std::move(owned_stacks_));  // a failed launch leaves fibres on its stacks
@@ -235,7 +238,8 @@ void Worker::warn(const std::string& what, const Thread& thread) {
 void Worker::report_fault() {
   failed = true;
   if (stacks.is_guard(fault_address)) {
-    report(R3SIMT_STACK_OVERFLOW, current, "local memory overflow (" + std::to_string(stacks.stack_bytes()) + " bytes a thread)", fault_address);
+    report(R3SIMT_STACK_OVERFLOW, current,
+           "local memory overflow (" + std::to_string(stacks.stack_bytes()) + " bytes a thread)", fault_address);
   } else if (fault_signal == SIGFPE || fault_signal == SIGILL) {
     report(R3SIMT_TRAP, current, "illegal instruction", fault_address);
   } else {
@@ -269,27 +273,34 @@ void Worker::access(std::uint32_t index, std::uint64_t address, std::uint64_t by
     }
   }
   if (launch.flags & R3SIMT_CHECK) check(site, space, address, bytes);
-  if (launch.flags & R3SIMT_COUNT) trace.add(index, current->context.lane, address, static_cast<std::uint32_t>(bytes), space);
+  if (launch.flags & R3SIMT_COUNT)
+    trace.add(index, current->context.lane, address, static_cast<std::uint32_t>(bytes), space);
 }
 
 void Worker::check(const AccessSite& site, Space space, std::uint64_t address, std::uint64_t bytes) {
   static constexpr const char* verbs[] = {"load", "store", "atomic"};
   auto describe = [&] {
-    return std::string(verbs[static_cast<int>(site.access)]) + " of " + std::to_string(bytes) + " bytes at " + hex(address);
+    return std::string(verbs[static_cast<int>(site.access)]) + " of " + std::to_string(bytes) + " bytes at " +
+           hex(address);
   };
   if (site.alignment > 1 && address % site.alignment)
-    fail(R3SIMT_MISALIGNED, "misaligned " + describe() + ", which needs an alignment of " + std::to_string(site.alignment), address);
+    fail(R3SIMT_MISALIGNED,
+         "misaligned " + describe() + ", which needs an alignment of " + std::to_string(site.alignment), address);
   if (space == Space::shared) {
     std::uint64_t base = current->block->shared();
     if (address < base || address + bytes > base + launch.shared_bytes)
-      fail(R3SIMT_ILLEGAL_ADDRESS, "out-of-bounds shared " + describe() + " (offset " +
-           std::to_string(static_cast<std::int64_t>(address - base)) + " of " + std::to_string(launch.shared_bytes) + " bytes)", address);
+      fail(R3SIMT_ILLEGAL_ADDRESS,
+           "out-of-bounds shared " + describe() + " (offset " +
+               std::to_string(static_cast<std::int64_t>(address - base)) + " of " +
+               std::to_string(launch.shared_bytes) + " bytes)",
+           address);
     return;
   }
   if (address >= last_region_.base && address + bytes <= last_region_.base + last_region_.size) return;
   const r3simt_region* regions = launch.launch.regions;
   const r3simt_region* end = regions + launch.launch.n_regions;
-  const r3simt_region* after = std::upper_bound(regions, end, address, [](std::uint64_t a, const r3simt_region& region) { return a < region.base; });
+  const r3simt_region* after = std::upper_bound(
+      regions, end, address, [](std::uint64_t a, const r3simt_region& region) { return a < region.base; });
   if (after != regions) {
     const r3simt_region& region = after[-1];
     if (address + bytes <= region.base + region.size) {
@@ -299,6 +310,8 @@ void Worker::check(const AccessSite& site, Space space, std::uint64_t address, s
   }
   for (auto [low, high] : launch.kernel.constant_ranges)
     if (address >= low && address + bytes <= high) return;
+  auto workspace = reinterpret_cast<std::uint64_t>(launch.grid_workspace);
+  if (address >= workspace && address + bytes <= workspace + sizeof launch.grid_workspace) return;
   bool in_arena = address >= arena_base && address < arena_base + arena_size;
   if (!in_arena && launch.kernel.leftover_data) return;
   std::string nearest;

@@ -31,6 +31,8 @@ struct LaunchState {
   std::uint64_t blocks = 0;
   std::uint32_t block_threads = 0;
   std::uint32_t shared_bytes = 0;
+  // What cooperative groups' grid barrier works on: its size, then the barrier.
+  alignas(16) std::uint32_t grid_workspace[4] = {sizeof grid_workspace, 0, 0, 0};
   std::atomic<std::uint64_t> next_block{0};
   std::atomic<bool> failed{false};
   std::mutex mutex;  // guards result
@@ -47,8 +49,8 @@ class Worker {
 
   // Switching between the scheduler and the threads.
   void resume(Thread& thread);
-  void wait();                 // leaves the running thread; returns when it is resumed
-  [[noreturn]] void leave();   // leaves it for good
+  void wait();                // leaves the running thread; returns when it is resumed
+  [[noreturn]] void leave();  // leaves it for good
   [[noreturn]] void fail(r3simt_status status, const std::string& what, std::uint64_t address = 0);
   void report(r3simt_status status, const Thread* thread, const std::string& what, std::uint64_t address = 0);
   void warn(const std::string& what, const Thread& thread);

@@ -96,19 +96,13 @@ def _holds(program: Program, check: str) -> None:
         assert errors == ""
 
 
-GRID_BARRIER = pytest.mark.xfail(
-    strict=False, reason="the engine gives grid barriers no workspace (%envreg1, %envreg2)"
-)
-PARAMETERS = [pytest.param(name, marks=GRID_BARRIER if name == "cooperative_launch" else ()) for name in CHECKS]
-
-
-@pytest.mark.parametrize("check", PARAMETERS)
+@pytest.mark.parametrize("check", CHECKS)
 def test_check_holds(kernels: Program, check: str) -> None:
     _holds(kernels, check)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", PARAMETERS)
+@pytest.mark.parametrize("check", CHECKS)
 def test_check_holds_in_a_program_of_nvcc(kernels_of_nvcc: Program, check: str) -> None:
     _holds(kernels_of_nvcc, check)
 

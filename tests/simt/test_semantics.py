@@ -74,7 +74,10 @@ FAULTS = {
         ("past_end", "out-of-bounds store of 4 bytes", "block (0,0,0), thread (16,0,0)"),
     ),
     "far_past_end": ("cudaErrorIllegalAddress", ("past_end", "out-of-bounds", "block (0,0,0), thread (0,0,0)")),
-    "past_shared": ("cudaErrorIllegalAddress", ("past_shared", "out-of-bounds shared load", "block (0,0,0), thread (31,0,0)")),
+    "past_shared": (
+        "cudaErrorIllegalAddress",
+        ("past_shared", "out-of-bounds shared load", "block (0,0,0), thread (31,0,0)"),
+    ),
     "misaligned": ("cudaErrorMisalignedAddress", ("misaligned store of 8 bytes", "block (0,0,0), thread (5,0,0)")),
     "one_waits": ("cudaErrorLaunchTimeout", ("one_waits", "under divergence", "block (1,0,0), thread (0,0,0)")),
     "asserts": ("cudaErrorAssert", ("asserts", "assertion `n + (int)threadIdx.x < 12' failed", "thread (8,0,0)")),
