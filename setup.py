@@ -12,6 +12,7 @@ from pathlib import Path
 import pybind11
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 LLVM_VERSIONS = (22, 21, 20)  # the first is the tested one
@@ -84,9 +85,21 @@ class CMakeBuild(build_ext):
         run([*self.install_command, str(ROOT / "r3llvm")])
 
 
+class BuildPython(build_py):
+    """Puts the pass catalogue into the package; an editable install reads it where it lies."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for file in sorted((ROOT / "passes").glob("*.json")):
+                target = Path(self.build_lib) / "r3llvm" / "passes" / file.name
+                self.mkpath(str(target.parent))
+                self.copy_file(str(file), str(target))
+
+
 def run(command: list[str]) -> None:
     if subprocess.run(command).returncode:
         sys.exit(f"r3llvm's extension was not built: `{' '.join(command)}` failed; its output is above")
 
 
-setup(ext_modules=[Extension("r3llvm._native", sources=[])], cmdclass={"build_ext": CMakeBuild})
+setup(ext_modules=[Extension("r3llvm._native", sources=[])], cmdclass={"build_ext": CMakeBuild, "build_py": BuildPython})
