@@ -70,7 +70,7 @@ system_packages() {
   if [[ -z $version ]]; then # before the update nothing was known
     version=$(llvm_version)
     [[ -n $version ]] || fail "this distribution offers no clang and LLVM of versions ${llvm_versions// /, }: install one" \
-      "(https://apt.llvm.org has them), then try again"
+      "(LLVM's own apt repository has them), then try again"
     missing=()
     for package in $(packages "$version"); do
       installed "$package" || missing+=("$package")
