@@ -41,7 +41,7 @@ def cache_directory() -> Path:
 
 
 def fetch(package: Package) -> Path:
-    """The folder of the unpacked package. Raises Unreachable, or ValueError for another archive than expected."""
+    """The folder of the unpacked package. Raises Unreachable, or ValueError where PyPI has none or another one."""
     folder = cache_directory() / f"{package.name}-{package.version}-{package.sha256[:12]}"
     if folder.is_dir():
         return folder
@@ -72,7 +72,9 @@ def _download(package: Package, folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        raise Unreachable(f"PyPI is unreachable, or has no {package.name} {package.version}: {last}")
+        if "No matches" in last:
+            raise ValueError(f"PyPI has no {package.name} {package.version} any more")
+        raise Unreachable(f"PyPI is unreachable: {last}")
     return Path(json.loads(done.stdout)["local_path"])
 
 
