@@ -185,7 +185,7 @@ def _digits() -> Floats:
 def _blobs() -> Floats:
     from sklearn.datasets import make_blobs
 
-    samples, _ = make_blobs(512, 128, centers=12, center_box=(0.0, 1.0), cluster_std=0.05, random_state=1)
+    samples, _ = make_blobs(512, 192, centers=12, center_box=(0.0, 1.0), cluster_std=0.05, random_state=1)
     return np.asarray(samples, np.float64)
 
 
