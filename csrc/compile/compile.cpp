@@ -68,6 +68,7 @@ void r3_compile_init(void) {
 
 int r3_check_pipeline(const char* passes, r3_bytes* error) {
   return guarded(nullptr, error, [&] {
+    r3_compile_init();
     const auto lock = r3::parent_lock();
     r3::check_pipeline(passes);
     return std::string();
@@ -76,6 +77,7 @@ int r3_check_pipeline(const char* passes, r3_bytes* error) {
 
 int r3_list_passes(r3_bytes* json, r3_bytes* error) {
   return guarded(json, error, [&] {
+    r3_compile_init();
     const auto lock = r3::parent_lock();
     return r3::list_passes();
   });

@@ -290,6 +290,13 @@ def test_check_pipeline() -> None:
             _native.check_pipeline(text)
 
 
+@pytest.mark.parametrize("call", ["check_pipeline('default<O3>')", "list_passes()", "check_target('sm_90')"])
+def test_nothing_needs_to_come_first(tmp_path: Path, call: str) -> None:
+    script = tmp_path / "first.py"
+    script.write_text(f"from r3llvm import _native\n_native.{call}\n")
+    _python(script, b"")
+
+
 def test_check_options() -> None:
     _native.check_options([])
     _native.check_options(["-unroll-threshold=400", "--licm-control-flow-hoisting"])
