@@ -102,4 +102,6 @@ def run(command: list[str]) -> None:
         sys.exit(f"r3llvm's extension was not built: `{' '.join(command)}` failed; its output is above")
 
 
-setup(ext_modules=[Extension("r3llvm._native", sources=[])], cmdclass={"build_ext": CMakeBuild, "build_py": BuildPython})
+setup(
+    ext_modules=[Extension("r3llvm._native", sources=[])], cmdclass={"build_ext": CMakeBuild, "build_py": BuildPython}
+)
