@@ -47,7 +47,7 @@ Block::Block(Worker& worker, std::uint64_t number)
 
 Block::~Block() {
   for (Thread& thread : threads_)
-    if (thread.stack) worker_.stacks.give(thread.stack);
+    if (thread.stack) worker_.stacks->give(thread.stack);
   give_shared(shared_, worker_.launch.shared_bytes);
 }
 
@@ -78,8 +78,8 @@ void fibre_main(detail::transfer_t from) {
 Progress Block::step() {
   if (!worker_.launch.kernel.needs_fibres) {
     Thread& first = threads_.front();
-    first.stack = worker_.stacks.take();
-    first.fibre = detail::make_fcontext(first.stack, worker_.stacks.stack_bytes(), fibre_main);
+    first.stack = worker_.stacks->take();
+    first.fibre = detail::make_fcontext(first.stack, worker_.stacks->stack_bytes(), fibre_main);
     worker_.resume(first);
     if (worker_.failed) return Progress::failed;
     count();
@@ -95,8 +95,8 @@ Progress Block::step() {
         Thread& thread = threads_[i];
         if (thread.state != ThreadState::ready && thread.state != ThreadState::fresh) continue;
         if (thread.state == ThreadState::fresh) {
-          thread.stack = worker_.stacks.take();
-          thread.fibre = detail::make_fcontext(thread.stack, worker_.stacks.stack_bytes(), fibre_main);
+          thread.stack = worker_.stacks->take();
+          thread.fibre = detail::make_fcontext(thread.stack, worker_.stacks->stack_bytes(), fibre_main);
           thread.state = ThreadState::ready;
         }
         worker_.enter_warp(number_, w);
@@ -105,7 +105,7 @@ Progress Block::step() {
         again = ran = true;
         moved |= thread.state != ThreadState::spinning;
         if (thread.state == ThreadState::done) {
-          worker_.stacks.give(thread.stack);
+          worker_.stacks->give(thread.stack);
           thread.stack = nullptr;
         }
       }
@@ -223,11 +223,11 @@ void Block::complete_pending(unsigned index) {
       continue;
     }
     warp.pending.erase(warp.pending.begin() + static_cast<std::ptrdiff_t>(i));
-    complete(warp, index * warp_size, pending);
+    complete(index * warp_size, pending);
   }
 }
 
-void Block::complete(Warp&, unsigned first, const PendingWarpOp& pending) {
+void Block::complete(unsigned first, const PendingWarpOp& pending) {
   auto lanes = [&](auto&& each) {
     for (std::uint32_t rest = pending.arrived; rest; rest &= rest - 1) {
       unsigned lane = std::countr_zero(rest);

@@ -61,10 +61,14 @@ class Lowering {
       : module_(module), options_(options), kernel_(module.getFunction(kernel)), context_(module) {}
 
   KernelProperties run() {
-    if (!kernel_ || kernel_->isDeclaration()) return refuse("is not defined in its module");
+    if (!kernel_ || kernel_->isDeclaration()) {
+      refuse("is not defined in its module");
+      return std::move(properties_);
+    }
     drop_used_lists();
     for (const InlinePtxProblem& problem : translate_inline_ptx(module_))
-      return refuse("uses inline PTX that has no translation for the CPU: " + problem.instruction);
+      refuse("uses inline PTX that has no translation for the CPU: " + problem.instruction);
+    if (!properties_.refusal.empty()) return std::move(properties_);
     lower_intrinsics(/*memory_only=*/true);  // so that what follows sees plain accesses
     insert_spin_points(module_, *kernel_, properties_);
     if (options_.flags & (R3SIMT_CHECK | R3SIMT_COUNT)) hook_accesses(module_, properties_);
@@ -81,9 +85,9 @@ class Lowering {
   }
 
  private:
-  KernelProperties refuse(const std::string& reason) {
+  // The first reason counts.
+  void refuse(const std::string& reason) {
     if (properties_.refusal.empty()) properties_.refusal = reason;
-    return std::move(properties_);
   }
 
   void drop_used_lists() {

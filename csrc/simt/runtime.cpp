@@ -75,7 +75,7 @@ Texel r3rt_texture(std::uint64_t handle, std::uint32_t form, std::uint32_t x, st
 
 std::uint32_t r3rt_is_space(std::uint64_t address, std::uint32_t space) {
   bool shared = this_worker->is_shared(address, 1);
-  bool local = !shared && this_worker->stacks.contains(address);
+  bool local = !shared && this_worker->stacks->contains(address);
   switch (space) {
     case as_shared:
       return shared;

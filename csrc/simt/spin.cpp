@@ -32,9 +32,6 @@ bool order_matters(const llvm::Instruction& instruction) {
     if (space_of(*rmw->getPointerOperand()) == Space::shared) return false;
     return !rmw->use_empty() || rmw->isFloatingPointOperation() || rmw->getOperation() == llvm::AtomicRMWInst::Xchg;
   }
-  if (auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction))
-    if (const llvm::Function* callee = call->getCalledFunction())
-      return callee->getName().starts_with("llvm.nvvm.atomic.");
   return false;
 }
 

@@ -82,7 +82,7 @@ class Block {
 
   void run_straight();
   bool resolve_converging(unsigned warp);
-  void complete(Warp& warp, unsigned first, const PendingWarpOp& op);
+  void complete(unsigned first, const PendingWarpOp& op);
   void complete_pending(unsigned warp);
   void release(Barrier& barrier);
   bool is_complete(const Barrier& barrier) const;

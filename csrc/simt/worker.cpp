@@ -124,13 +124,10 @@ void give_shared(std::uint64_t address, std::uint32_t bytes) {
 }
 
 Worker::Worker(LaunchState& state)
-    : launch(state),
-      owned_stacks_(take_pool(state.kernel.stack_bytes)),
-      stacks(*owned_stacks_),
-      trace(state.kernel.sites) {}
+    : launch(state), stacks(take_pool(state.kernel.stack_bytes)), trace(state.kernel.sites) {}
 
 Worker::~Worker() {
-  if (!failed) give_pool(std::move(owned_stacks_));  // a failed launch leaves fibres on its stacks
+  if (!failed) give_pool(std::move(stacks));  // a failed launch leaves fibres on its stacks
 }
 
 void Worker::run() {
@@ -237,9 +234,9 @@ void Worker::warn(const std::string& what, const Thread& thread) {
 
 void Worker::report_fault() {
   failed = true;
-  if (stacks.is_guard(fault_address)) {
+  if (stacks->is_guard(fault_address)) {
     report(R3SIMT_STACK_OVERFLOW, current,
-           "local memory overflow (" + std::to_string(stacks.stack_bytes()) + " bytes a thread)", fault_address);
+           "local memory overflow (" + std::to_string(stacks->stack_bytes()) + " bytes a thread)", fault_address);
   } else if (fault_signal == SIGFPE || fault_signal == SIGILL) {
     report(R3SIMT_TRAP, current, "illegal instruction", fault_address);
   } else {
@@ -266,7 +263,7 @@ void Worker::access(std::uint32_t index, std::uint64_t address, std::uint64_t by
   if (space == Space::generic) {
     if (is_shared(address, 1)) {
       space = Space::shared;
-    } else if (stacks.contains(address)) {
+    } else if (stacks->contains(address)) {
       return;
     } else {
       space = Space::global;

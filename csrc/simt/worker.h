@@ -61,12 +61,7 @@ class Worker {
 
   LaunchState& launch;
   Thread* current = nullptr;
-
- private:
-  std::unique_ptr<StackPool> owned_stacks_;
-
- public:
-  StackPool& stacks;
+  std::unique_ptr<StackPool> stacks;
   r3simt_counts counts{};
   std::vector<std::pair<std::uint64_t, std::string>> output;  // by block
   WarpTrace trace;

@@ -17,7 +17,10 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Machine:
-    """What the model counts against: an H100/H200-like device. Rates are per cycle and multiprocessor unless named otherwise."""
+    """What the model counts against: an H100/H200-like device.
+
+    Rates are per cycle and multiprocessor unless named otherwise.
+    """
 
     multiprocessors: int = 132
     issue_rate: float = 4.0  # warp instructions
@@ -34,17 +37,22 @@ class Machine:
     atomic_rate: float = 0.5  # passes over one address
 
 
+HOPPER = Machine()
+
+
 @dataclass(frozen=True)
 class ClassCost:
-    """instructions: machine instructions an issue stands for; rate: warp instructions per cycle and multiprocessor of the unit
-    that runs them; latency: cycles until the result can be used."""
+    """instructions: machine instructions an issue stands for; latency: cycles until the result can be used;
+    rate: warp instructions per cycle and multiprocessor of the unit that runs them.
+    """
 
     instructions: float
     rate: float
     latency: float
 
 
-# By instruction class of simt.h. Rates: CUDA C++ Programming Guide, arithmetic throughput of compute capability 9.0, over 32 lanes.
+# By instruction class of simt.h. Rates: CUDA C++ Programming Guide, arithmetic throughput of compute capability 9.0,
+# over 32 lanes.
 CLASSES: Mapping[str, ClassCost] = {
     "int": ClassCost(1, 2, 4),
     "fp32": ClassCost(1, 4, 4),
@@ -69,11 +77,11 @@ CLASSES: Mapping[str, ClassCost] = {
 
 # How many independent instructions of one warp are taken to be in flight, when latency bounds the kernel.
 PARALLELISM = 2.5
-# The norm that joins the bounds: high enough that the largest rules, low enough that the others still tell variants apart.
+# The norm that joins the bounds: high enough that the largest rules, low enough that the others tell variants apart.
 NORM = 4.0
 
 
-def resident_blocks(resources: Resources, threads: int, shared: int, machine: Machine = Machine()) -> int:
+def resident_blocks(resources: Resources, threads: int, shared: int, machine: Machine = HOPPER) -> int:
     """Blocks of `threads` threads and `shared` bytes of shared memory that fit on a multiprocessor at once; at least 1.
 
     CUDA's occupancy rules for compute capability 9.0.
@@ -86,7 +94,7 @@ def resident_blocks(resources: Resources, threads: int, shared: int, machine: Ma
 
 
 def bounds(
-    counts: Mapping[str, int], resources: Resources, launch: Launch, machine: Machine = Machine()
+    counts: Mapping[str, int], resources: Resources, launch: Launch, machine: Machine = HOPPER
 ) -> dict[str, float]:
     """The cycles that each limit alone would take, by name."""
     threads = math.prod(launch.block)
