@@ -75,7 +75,8 @@ Box box_at(const cudaPitchedPtr& pitched, const cudaPos& at) {
 
 Box box_of(const cudaArray& array, const cudaPos& at) {
   const std::size_t pitch = array.row_pitch();
-  return box_at({pointer_to(array.base), pitch, array.extent.width, array.rows()}, {at.x * array.texel_bytes(), at.y, at.z});
+  return box_at({pointer_to(array.base), pitch, array.extent.width, array.rows()},
+                {at.x * array.texel_bytes(), at.y, at.z});
 }
 
 // Where an array takes part, widths count texels.
@@ -231,8 +232,8 @@ cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch, cudaArray_const_t from
 }
 R3_PTDS(cudaMemcpy2DFromArray);
 
-cudaError_t cudaMemcpy2DFromArrayAsync(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y,
-                                       size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpy2DFromArrayAsync(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t width,
+                                       size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   return in(stream, [&] { return copy_array(from, x, y, {to, pitch, 0}, false, width, height, kind); });
 }
 R3_PTSZ(cudaMemcpy2DFromArrayAsync);

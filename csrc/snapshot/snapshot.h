@@ -1,4 +1,5 @@
-// What recorder and hostcuda write: content-addressed, compressed chunks and a journal of launches. See recordings/README.md.
+// What recorder and hostcuda write: content-addressed, compressed chunks and a journal of launches. See
+// recordings/README.md.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -14,19 +15,20 @@ inline constexpr std::size_t chunk_bytes = 256 * 1024;
 // BLAKE2b-128 in lower-case hex: the name of a chunk, a module or an image.
 std::string content_hash(std::span<const std::byte> bytes);
 
-// Stores chunks as chunks/ab/abcdef….zst (one zstd frame of at most chunk_bytes raw bytes). Each file appears whole or not at all
-// (written beside, then renamed). Thread-safe. Throws std::system_error when the disk refuses.
+// Stores chunks as chunks/ab/abcdef….zst (one zstd frame of at most chunk_bytes raw bytes). Each file appears whole or
+// not at all (written beside, then renamed). Thread-safe. Throws std::system_error when the disk refuses.
 class ChunkStore {
  public:
   explicit ChunkStore(std::filesystem::path root);
-  std::vector<std::string> put(std::span<const std::byte> bytes);   // hashes in order, each chunk_bytes long but the last
+  std::vector<std::string> put(
+      std::span<const std::byte> bytes);  // hashes in order, each chunk_bytes long but the last
  private:
   std::filesystem::path root_;
 };
 
 struct RegionSnapshot {
-  std::string kind;      // "allocation" or "variable"
-  std::string name;      // of a variable
+  std::string kind;  // "allocation" or "variable"
+  std::string name;  // of a variable
   std::uint64_t base = 0, size = 0;
   std::vector<std::string> prologue, epilogue;
 };
@@ -39,6 +41,7 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
   void append(std::string_view json_line);
+
  private:
   int fd_;
 };

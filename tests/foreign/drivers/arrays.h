@@ -24,11 +24,11 @@ inline void write_floats(const char* path, const std::vector<float>& values) {
   }
 }
 
-#define CHECK(call)                                                                   \
-  do {                                                                                \
-    const cudaError_t status = (call);                                                \
-    if (status != cudaSuccess) {                                                      \
-      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(status));            \
-      std::exit(1);                                                                   \
-    }                                                                                 \
+#define CHECK(call)                                                        \
+  do {                                                                     \
+    const cudaError_t status = (call);                                     \
+    if (status != cudaSuccess) {                                           \
+      std::fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(status)); \
+      std::exit(1);                                                        \
+    }                                                                      \
   } while (0)

@@ -2,8 +2,8 @@
 //
 //   tigre_backprojection voxels detector angles
 //
-// A cube of `voxels` cells a side and of size 2, seen from `angles` directions by a square detector of `detector` pixels a side
-// and of size 3. The source is 10 away from the axis, and 15 away from the detector.
+// A cube of `voxels` cells a side and of size 2, seen from `angles` directions by a square detector of `detector`
+// pixels a side and of size 3. The source is 10 away from the axis, and 15 away from the detector.
 #include "arrays.h"
 #include "voxel_backprojection.hpp"
 

@@ -89,7 +89,8 @@ int main() {
   check(cudaMemcpyFromSymbol(&start, global, sizeof start), "cudaMemcpyFromSymbol");
   sets.push_back(start);
   for (const Results& r : sets) {
-    print("32", std::vector<uint32_t>{r.add, r.sub, r.min, r.max, r.inc, r.dec, r.cas, r.and_, r.or_, r.xor_, (uint32_t)r.smin, (uint32_t)r.smax});
+    print("32", std::vector<uint32_t>{r.add, r.sub, r.min, r.max, r.inc, r.dec, r.cas, r.and_, r.or_, r.xor_,
+                                      (uint32_t)r.smin, (uint32_t)r.smax});
     print("64", std::vector<uint64_t>{r.add64, r.min64, r.max64, r.cas64, r.and64, r.or64, r.xor64});
     print("float", std::vector<double>{r.fadd, r.dadd});
   }

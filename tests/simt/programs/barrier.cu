@@ -95,11 +95,16 @@ __global__ void classic_warp_reduce(uint32_t* out) {
   sums[i] = i + 1;
   __syncthreads();
   if (i < 32) {
-    sums[i] += sums[i + 32]; __syncwarp();
-    sums[i] += sums[i + 16]; __syncwarp();
-    sums[i] += sums[i + 8]; __syncwarp();
-    sums[i] += sums[i + 4]; __syncwarp();
-    sums[i] += sums[i + 2]; __syncwarp();
+    sums[i] += sums[i + 32];
+    __syncwarp();
+    sums[i] += sums[i + 16];
+    __syncwarp();
+    sums[i] += sums[i + 8];
+    __syncwarp();
+    sums[i] += sums[i + 4];
+    __syncwarp();
+    sums[i] += sums[i + 2];
+    __syncwarp();
     sums[i] += sums[i + 1];
   }
   if (i == 0) out[0] = sums[0];

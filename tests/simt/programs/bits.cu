@@ -21,7 +21,8 @@ __global__ void integers(uint32_t* out, const uint32_t* in) {
   mine[11] = __dp4a((int)a, (int)b, (int)c);
   mine[12] = __hadd((int)a, (int)b) + __urhadd(a, b);
   mine[13] = (uint32_t)__mul64hi((long long)a << 17, (long long)b << 13);
-  mine[14] = __clzll((long long)a << 9) + 100 * __popcll((unsigned long long)b << 20 | c) + 10000 * __ffsll((long long)c << 21);
+  mine[14] = __clzll((long long)a << 9) + 100 * __popcll((unsigned long long)b << 20 | c) +
+             10000 * __ffsll((long long)c << 21);
   mine[15] = (uint32_t)(__brevll((unsigned long long)a << 7) >> 11);
   mine[16] = __vadd4(a, b);
   mine[17] = __vabsdiffu4(a, b);

@@ -1,4 +1,5 @@
-// Memory spaces: constant and device variables, local arrays, structs by value, pointers in memory, vector accesses, recursion.
+// Memory spaces: constant and device variables, local arrays, structs by value, pointers in memory, vector accesses,
+// recursion.
 #include "report.h"
 
 struct Params {
@@ -83,12 +84,14 @@ __global__ void indirect(uint32_t* out) {
   Shape shape;
   Square square;
   const Shape* shapes[2] = {&shape, &square};
-  out[threadIdx.x] = operations[threadIdx.x % 2](threadIdx.x, 5) + 1000 * shapes[threadIdx.x / 2 % 2]->area(threadIdx.x);
+  out[threadIdx.x] =
+      operations[threadIdx.x % 2](threadIdx.x, 5) + 1000 * shapes[threadIdx.x / 2 % 2]->area(threadIdx.x);
 }
 
 __global__ void geometry(uint32_t* out) {
-  unsigned i = ((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * blockDim.y * blockDim.z) +
-               (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  unsigned i =
+      ((blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x) * (blockDim.x * blockDim.y * blockDim.z) +
+      (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   uint32_t lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
   out[i] = i * 64 + lane + warpSize - 32;

@@ -4,7 +4,8 @@
 __global__ void say(int i, float x, const char* unused) {
   printf("%d|%5d|%-5d|%05d|%+d|%x|%#X|%o\n", i, i, i, i, i, i, i, i);
   printf("%f|%.3f|%10.2e|%g|%5.1f%%\n", x, x, x, x, x);
-  printf("%s|%10s|%c|%lld|%llu|%lx|%zu\n", "text", "right", 'c', -5000000000ll, 18000000000000000000ull, 0x123456789al, (size_t)77);
+  printf("%s|%10s|%c|%lld|%llu|%lx|%zu\n", "text", "right", 'c', -5000000000ll, 18000000000000000000ull, 0x123456789al,
+         (size_t)77);
   printf("%*d|%.*f\n", 7, i, 2, x);
   printf("plain\n");
 }

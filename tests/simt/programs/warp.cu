@@ -13,7 +13,8 @@ __global__ void shuffles(uint32_t* out) {
   mine[6] = __shfl_xor_sync(~0u, value, 9);
   mine[7] = __shfl_xor_sync(~0u, value, 12, 8);
   mine[8] = __shfl_sync(~0u, value, 33);
-  mine[9] = (uint32_t)__shfl_xor_sync(~0u, 0x100000000ull * lane + 7, 1) + (uint32_t)(__shfl_xor_sync(~0u, 0x100000000ull * lane, 1) >> 32);
+  mine[9] = (uint32_t)__shfl_xor_sync(~0u, 0x100000000ull * lane + 7, 1) +
+            (uint32_t)(__shfl_xor_sync(~0u, 0x100000000ull * lane, 1) >> 32);
   mine[10] = __float_as_uint(__shfl_down_sync(~0u, 1.5f * lane, 1));
   mine[11] = (uint32_t)__double2int_rn(__shfl_up_sync(~0u, 2.25 * lane, 1));
 }
