@@ -14,6 +14,11 @@ def content_hash(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def text_of(argument: str) -> str:
+    """A file name or an argument as text that can be stored: bytes that are no UTF-8 are replaced."""
+    return os.fsencode(argument).decode("utf-8", "replace")
+
+
 def write_atomically(path: Path, data: bytes, flush: bool = True) -> None:
     """Writes `data` beside `path`, flushes it to the disk and renames it into place. Makes missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from r3llvm.capture.fatbinary import images_of, is_elf, registers_kernels
 from r3llvm.capture.store import Include, Store, StoredModule
 from r3llvm.capture.toolkit import Toolkit, resolve_device
 from r3llvm.errors import R3Error, UsageError
-from r3llvm.files import content_hash
+from r3llvm.files import content_hash, text_of
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +140,9 @@ class Wrap:
         data = bitcode.read_bytes()
         description = StoredModule(
             hash=content_hash(data),
-            source=str(Path(source).absolute()),
-            command=tuple(command.words),
-            directory=str(Path.cwd()),
+            source=text_of(str(Path(source).absolute())),
+            command=tuple(map(text_of, command.words)),
+            directory=text_of(str(Path.cwd())),
             arch=(command.archs or [self.arch])[0],
             includes=tuple(_hashed(path) for path in parse_dependencies(depfile.read_text(errors="replace"))),
             compiler=compiler_version(command.compiler),
@@ -249,6 +249,6 @@ def _image_of_object(path: Path) -> bytes | None:
 
 def _hashed(path: str) -> Include:
     try:
-        return Include(path=str(Path(path).absolute()), hash=content_hash(Path(path).read_bytes()))
+        return Include(path=text_of(str(Path(path).absolute())), hash=content_hash(Path(path).read_bytes()))
     except OSError as error:
         raise CaptureFailed(f"cannot read {path}, which it includes: {error.strerror}") from error

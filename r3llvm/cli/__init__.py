@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import logging
 import os
 import pkgutil
@@ -44,6 +45,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _status(arguments: list[str] | None) -> int:
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to fail
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         # Not cli.main(), which has its own ideas of what to print when interrupted or when the reader is gone.
         # (And not list(…): that is a command in this package.)

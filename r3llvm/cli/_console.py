@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import click
 from rich.console import Console
 from rich.table import Table
 
 from r3llvm.recording import demangle
+
+
+class Seconds(click.FloatRange):
+    """An option's type: more than no time, at most some eleven days."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True, max=1e6)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return seconds
 
 
 def print_table(table: Table) -> None:

@@ -17,7 +17,9 @@ from r3llvm.recording import Recorder
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The folder to make: recordings/NAME."
 )
 @click.option("--kernels", metavar="REGEX", help="Record kernels whose mangled or C++ name this is found in. [all]")
-@click.option("--max-launches", type=click.IntRange(min=1), metavar="N", help="Record at most N launches of a kernel.")
+@click.option(
+    "--max-launches", type=click.IntRange(1, 2**32 - 1), metavar="N", help="Record at most N launches of a kernel. [4]"
+)
 @click.option(
     "--store", type=click.Path(file_okay=False, path_type=Path), help="Where its modules are. [$R3LLVM_STORE]"
 )

@@ -88,7 +88,7 @@ class Replay:
     metavar="OPTION=VALUE",
     help="An LLVM option (unroll-threshold=400) or one of the assembler (ptxas.maxrregcount=64).",
 )
-@click.option("--workers", type=click.IntRange(min=0), default=0, help="Threads that run blocks. [one per core]")
+@click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Threads that run blocks. [one per core]")
 @click.option("--no-cost", is_flag=True, help="Leave out the modelled cycles.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a launch and line.")
 @click.argument("recording", type=click.Path(path_type=Path))

@@ -31,7 +31,8 @@ def command(recording: Path, kernels: str | None, database: Path | None, as_json
     with Database(database or database_path(recording)) as store:
         found = [session for session in store.sessions() if kernels is None or matches(kernels, session.kernel)]
         if not found:
-            raise UsageError(f"no session for a kernel that matches {kernels!r}; `r3llvm tune` makes one")
+            which = "" if kernels is None else f" for a kernel that matches {kernels!r}"
+            raise UsageError(f"nothing was tuned yet{which}; `r3llvm tune` does")
         names = dict.fromkeys(session.kernel for session in found)
         if len(names) > 1:
             listed = ", ".join(short_name(name) for name in names)

@@ -14,7 +14,7 @@ from types import FrameType
 import click
 
 from r3llvm.builder import Builder
-from r3llvm.cli._console import print_table, short_name
+from r3llvm.cli._console import Seconds, print_table, short_name
 from r3llvm.cli._progress import SearchProgress
 from r3llvm.database import Database, Session
 from r3llvm.errors import R3Error, UsageError
@@ -28,18 +28,19 @@ from r3llvm.space import PipelineSpace
 
 
 @click.command()
-@click.option("--budget", type=click.IntRange(min=1), help="Trials, the baseline not among them. [200]")
+@click.option("--budget", type=click.IntRange(1, 10**9), help="Trials, the baseline not among them. [200]")
 @click.option("--kernel", "kernels", metavar="REGEX", help="The kernel whose mangled or C++ name this is found in.")
 @click.option("--all-kernels", is_flag=True, help="Tune each kernel that matches, one after the other.")
 @click.option("--launch", "launches", type=int, multiple=True, metavar="N", help="Launches to tune for. [all recorded]")
-@click.option("--workers", type=click.IntRange(min=1), help="Trials at a time. [one per core]")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Trials at a time. [one per core]")
 @click.option("--strategy", metavar="NAME", help="nevergrad[:OPTIMIZER], random or file:PATH. [nevergrad]")
-@click.option("--seed", type=click.IntRange(min=0), help="With one worker, the same seed gives the same trials. [0]")
-@click.option("--length", type=click.IntRange(min=1), help="Passes in a sequence, at most. [24]")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N",
+              help="With one worker, the same seed gives the same trials. [0]")  # fmt: skip
+@click.option("--length", type=click.IntRange(1, 10_000), help="Passes in a sequence, at most. [24]")
 @click.option("--aggressive/--no-aggressive", default=None, help="Also use passes with a history of miscompiles.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=30.0, metavar="S", show_default=True,
+@click.option("--timeout", type=Seconds(), default=30.0, metavar="S", show_default=True,
               help="Seconds that one build, and one replay, may take.")  # fmt: skip
-@click.option("--memory", type=click.IntRange(min=1), default=4 << 30, metavar="BYTES", show_default="4 GiB",
+@click.option("--memory", type=click.IntRange(1, 1 << 46), default=4 << 30, metavar="BYTES", show_default="4 GiB",
               help="Memory that one build, and one replay, may take.")  # fmt: skip
 @click.option("--resume", "resuming", is_flag=True, help="Go on with the kernel's latest session.")
 @click.option("--database", type=click.Path(dir_okay=False, path_type=Path), help="[RECORDING/trials.sqlite]")

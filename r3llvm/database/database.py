@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, event, inspect, select, update
+from sqlalchemy import URL, create_engine, event, inspect, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import sessionmaker
 
@@ -39,7 +39,7 @@ class Database:
         self.path = path
         if not create and not path.is_file():
             raise self._missing()
-        self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": lock_seconds})
+        self._engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": lock_seconds})
         event.listen(self._engine, "connect", _configure)
         event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         self._new = sessionmaker(self._engine, expire_on_commit=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
@@ -17,8 +18,10 @@ from r3llvm.recording.verify import problems
 def export_recording(recording: Recording, output: Path) -> None:
     """Writes the recording as one tar file (its chunks are compressed already). Deterministic: no owners, no times.
 
-    Raises R3Error when a file is missing or the disk refuses; then no output is left.
+    Raises R3Error when a file is missing or damaged, or the disk refuses; then no output is left.
     """
+    for problem in problems(recording):
+        raise R3Error(f"cannot export {recording.path}: {problem}")
     top = recording.path.resolve().name.removesuffix(".tar")
     partial = output.with_name(f"{output.name}.partial-{os.getpid()}")
     try:
@@ -33,7 +36,8 @@ def export_recording(recording: Recording, output: Path) -> None:
     except OSError as error:
         raise R3Error(f"cannot export {recording.path} to {output}: {error.strerror or error}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
 
 
 def import_recording(recording: Recording, output: Path) -> None:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import r3llvm
 from r3llvm.capture import Store
 from r3llvm.errors import R3Error
-from r3llvm.files import flush_filesystem, write_atomically
+from r3llvm.files import flush_filesystem, text_of, write_atomically
 from r3llvm.recording.manifest import Launch, Manifest, Module, Refusal
 from r3llvm.recording.recording import chunk_name, module_name, referenced_chunks
 from r3llvm.recording.source import MANIFEST
@@ -87,7 +87,7 @@ def finish(folder: Path, journal: Journal, store: Store, application: tuple[str,
             r3llvm_version=r3llvm.__version__,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             device=device,
-            application=application,
+            application=tuple(map(text_of, application)),
             chunk_bytes=CHUNK_BYTES,
             modules=tuple(modules),
             launches=tuple(journal.launches),

@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 SCHEMA_VERSION = 1
 
 Hash = Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
-Dimensions = tuple[PositiveInt, PositiveInt, PositiveInt]
+# What fits 32 bits, and what an address can be.
+Small = Annotated[int, Field(ge=0, lt=1 << 32)]
+Large = Annotated[int, Field(ge=0, lt=1 << 62)]
+Positive = Annotated[int, Field(gt=0, lt=1 << 32)]
+Dimensions = tuple[Positive, Positive, Positive]
 
 
 class _Model(BaseModel):
@@ -23,9 +27,9 @@ class _Model(BaseModel):
 class Parameter(_Model):
     """One kernel parameter in the packed argument buffer (PTX layout)."""
 
-    offset: NonNegativeInt
-    size: NonNegativeInt
-    alignment: PositiveInt
+    offset: Small
+    size: Small
+    alignment: Positive
     kind: Literal["scalar", "pointer", "aggregate"]
 
 
@@ -34,8 +38,8 @@ class Region(_Model):
 
     kind: Literal["allocation", "variable"]
     name: str = ""
-    base: NonNegativeInt
-    size: PositiveInt
+    base: Large
+    size: Large = Field(gt=0)
     prologue: tuple[Hash, ...]
     epilogue: tuple[Hash, ...]
 
@@ -45,10 +49,10 @@ class Launch(_Model):
 
     kernel: str = Field(description="mangled name")
     module: Hash = Field(description="content hash of the module's bitcode")
-    index: NonNegativeInt = Field(description="how many launches of this kernel the application made before this one")
+    index: Large = Field(description="how many launches of this kernel the application made before this one")
     grid: Dimensions
     block: Dimensions
-    dynamic_shared: NonNegativeInt = 0
+    dynamic_shared: Small = 0
     cooperative: bool = False
     arguments: str = Field(description="the packed argument bytes, in hex", pattern="^([0-9a-f]{2})*$")
     parameters: tuple[Parameter, ...]

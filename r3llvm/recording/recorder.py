@@ -75,6 +75,11 @@ class Recorder:
         failed = folder / "failed"
         if failed.exists():
             reason = " ".join(failed.read_text(errors="replace").split()) or f"{folder.parent}: No space left on device"
+            if reason.startswith("R3LLVM_RECORD_KERNELS"):  # the runtime's are ECMAScript's, not Python's
+                raise UsageError(
+                    f"--kernels {self.kernels!r} is no regular expression of ECMAScript, which has no (?i), (?<=) or "
+                    f"(?P<>): {reason.partition(': ')[2]}"
+                )
             remedy = "; free some, or name another disk with -o" if "space left" in reason else ""
             raise R3Error(f"recording failed: {reason}{remedy}")
         if status and not self.allow_failure:

@@ -35,6 +35,14 @@ def test_wrong_usage_is_one_line_and_status_two(run: Run) -> None:
         ["--nonsense"],
         ["record", "-o", "x"],
         ["replay", "--launch", "x", "y"],
+        ["replay", "--workers", 10**13, "y"],
+        ["record", "--max-launches", 2**32, "-o", "x", "true"],
+        ["tune", "--seed", 2**32, "y"],
+        ["tune", "--budget", 10**24, "y"],
+        ["tune", "--memory", 10**24, "y"],
+        ["tune", "--timeout", "nan", "y"],
+        ["tune", "--timeout", "inf", "y"],
+        ["tune", "--timeout", "0", "y"],
     ):
         status, out, err = run(*arguments)
         assert (status, out) == (2, "")

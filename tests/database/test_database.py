@@ -63,6 +63,12 @@ def test_what_is_stored_comes_back(tmp_path: Path) -> None:
         assert first.candidate == {"pipeline": "default<O3>", "options": ["-a"]}
 
 
+def test_a_name_is_no_address(tmp_path: Path) -> None:
+    path = tmp_path / "a?b=1&c#d%20"
+    Database(path, create=True).close()
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
 def test_a_trial_is_stored_once(tmp_path: Path) -> None:
     with Database(tmp_path / "t.sqlite", create=True) as database:
         stored = session()

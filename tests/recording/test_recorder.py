@@ -115,6 +115,10 @@ def test_the_application_gets_its_environment_and_streams(
             'echo "No space left on device" > "$R3LLVM_RECORD/failed"',
             "recording failed: No space left on device; free some",
         ),
+        (
+            'echo "R3LLVM_RECORD_KERNELS is no regular expression: invalid" > "$R3LLVM_RECORD/failed"',
+            "is no regular expression of ECMAScript, .*: invalid",
+        ),
         ('touch "$R3LLVM_RECORD/failed"', r"recording failed: .*: No space left on device; free some"),
         ('echo bad >> "$R3LLVM_RECORD/journal.jsonl"', "line 3 of the recorder's journal is damaged"),
         ('rm -r "$R3LLVM_RECORD"/chunks/*', "lost 3 chunks"),
@@ -126,6 +130,10 @@ def test_a_failed_run_leaves_nothing(application: Application, then: str, messag
         application.record()
     assert "\n" not in str(error.value)
     assert application.left() == []
+
+
+def test_arguments_need_not_be_utf8(application: Application) -> None:
+    assert application.record("caf\udce9").manifest.application == (str(application.path), "caf\ufffd")
 
 
 def test_a_failed_run_can_be_kept(application: Application) -> None:

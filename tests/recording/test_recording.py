@@ -213,6 +213,34 @@ def test_an_export_of_a_damaged_recording_leaves_no_file(recording: Path, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
 
 
+def test_an_export_is_checked_first(recording: Path, tmp_path: Path) -> None:
+    opened = Recording.open(recording)
+    (recording / chunk_name(opened.launches()[0].regions[0].prologue[0])).write_bytes(b"cut")
+    with pytest.raises(R3Error, match=r"cannot export .*truncated"):
+        export_recording(opened, tmp_path / "small.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("index", 1 << 70), ("grid", (1 << 32, 1, 1)), ("block", (1, 1, 1 << 70)), ("dynamic_shared", 1 << 32)],
+)
+def test_a_manifest_with_a_figure_out_of_range_is_refused(recording: Path, field: str, value: object) -> None:
+    manifest = json.loads((recording / "manifest.json").read_text())
+    manifest["launches"][0][field] = value
+    (recording / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(R3Error, match=rf"breaks the schema at launches\.0\.{field}"):
+        Recording.open(recording)
+
+
+def test_a_manifest_with_an_address_out_of_range_is_refused(recording: Path) -> None:
+    manifest = json.loads((recording / "manifest.json").read_text())
+    manifest["launches"][0]["regions"][0]["base"] = 1 << 70
+    (recording / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(R3Error, match=r"breaks the schema at launches\.0\.regions\.0\.base"):
+        Recording.open(recording)
+
+
 def test_links_and_paths_in_a_foreign_tar_are_not_followed(recording: Path, tmp_path: Path) -> None:
     opened = Recording.open(recording)
     bad = chunk_name(opened.launches()[0].regions[0].prologue[0])
