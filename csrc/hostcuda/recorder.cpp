@@ -32,8 +32,9 @@ std::uint64_t word_at(std::span<const std::byte> bytes, std::size_t offset) {
   return word;
 }
 
-// What makes two launches of a kernel the same: all but the device addresses.
-std::string identity(const Launch& launch, std::span<const std::byte> arguments) {
+// What makes two launches of a kernel the same: all but the device addresses. (Two modules may each have a kernel of
+// that name.)
+std::string identity(const std::string& module, const Launch& launch, std::span<const std::byte> arguments) {
   const std::uint32_t geometry[] = {launch.grid.x,
                                     launch.grid.y,
                                     launch.grid.z,
@@ -42,10 +43,12 @@ std::string identity(const Launch& launch, std::span<const std::byte> arguments)
                                     launch.block.z,
                                     static_cast<std::uint32_t>(launch.dynamic_shared),
                                     launch.cooperative};
-  std::string key(reinterpret_cast<const char*>(geometry), sizeof geometry);
+  std::string key = module;
+  key.append(reinterpret_cast<const char*>(geometry), sizeof geometry);
+  const std::size_t start = key.size();
   key.append(reinterpret_cast<const char*>(arguments.data()), arguments.size());
   for (std::size_t at = 0; at + 8 <= arguments.size(); at += 8) {
-    if (arena_address(word_at(arguments, at))) key.replace(sizeof geometry + at, 8, 8, '\0');
+    if (arena_address(word_at(arguments, at))) key.replace(start + at, 8, 8, '\0');
   }
   return key;
 }
@@ -121,7 +124,7 @@ void Recorder::begin(const Kernel& kernel, const Launch& launch, std::span<const
     Selected& selected = select(kernel.name());
     const std::uint64_t index = selected.seen++;
     if (!selected.wanted || selected.recorded >= max_launches_) return;
-    if (!selected.distinct.insert(identity(launch, arguments)).second) return;
+    if (!selected.distinct.insert(identity(kernel.image().stored().hash, launch, arguments)).second) return;
     refuse_host_pointers(arguments);
     LaunchRecord record;
     record.kernel = kernel.name();

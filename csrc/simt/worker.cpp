@@ -65,6 +65,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   sigaction(signal, &previous, nullptr);  // the fault repeats and ends the process as it would have
+  if (info->si_code <= 0) raise(signal);  // one that was sent, by raise() or kill(), does not
 }
 
 std::string dimensions(const std::uint32_t* d) {

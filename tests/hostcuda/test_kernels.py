@@ -136,3 +136,23 @@ def test_a_failed_launch_is_refused(kernels: Program, tmp_path: Path) -> None:
     recording = Recorded(tmp_path)
     assert recording.launches() == []
     assert "trap in block" in recording.refusals()["_Z4trapv"]
+
+
+def test_kernels_of_one_name_in_two_files_are_two(
+    clang: str, captured: Store, library: Path, core: Path, tmp_path: Path
+) -> None:
+    kernel = "static __global__ void same(int* p) {{ *p += {}; }}\n"
+    (tmp_path / "a.cu").write_text(kernel.format(1) + "void a(int* p) { same<<<1, 1>>>(p); }\n")
+    (tmp_path / "b.cu").write_text(
+        kernel.format(10)
+        + "void a(int*);\nint main() { int* p; int h = 0; cudaMalloc(&p, 4); cudaMemset(p, 0, 4); a(p);\n"
+        + "same<<<1, 1>>>(p); cudaMemcpy(&h, p, 4, cudaMemcpyDeviceToHost); return h != 11; }\n"
+    )
+    sources = [str(tmp_path / name) for name in ("a.cu", "b.cu")]
+    program = tmp_path / "program"
+    assert Wrap(captured, device="host", strict=True).run([clang, "-x", "cuda", *sources, "-o", str(program)]) == 0
+    Program(program, _environment(library, core, captured)).passes(R3LLVM_RECORD=str(tmp_path))
+    first, second = Recorded(tmp_path).launches()
+    assert first.kernel == second.kernel
+    assert (first.index, second.index) == (0, 1)
+    assert first.module != second.module

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -115,3 +116,23 @@ def test_a_divergent_barrier_is_named_and_passed(wrapped: Wrapped) -> None:
 def test_a_launch_beyond_its_bounds_is_refused(wrapped: Wrapped) -> None:
     done = wrapped.r3llvm("run", "--", str(wrapped.program("faults")), "bounded")
     assert done.stdout.splitlines() == ["cudaErrorInvalidValue", "recovered"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        ("multiplies", "uses llvm.nvvm.wmma.m16n16k16.load.a"),
+        ("allocates", "allocates memory on the device (malloc)"),
+    ],
+)
+def test_a_kernel_that_cannot_run_is_refused_by_name(wrapped: Wrapped, kernel: str, reason: str) -> None:
+    done = wrapped.r3llvm("run", "--", str(wrapped.program("refused")), kernel)
+    assert done.stdout == "cudaErrorNotSupported\n"
+    assert done.stderr.startswith(f"r3llvm: kernel {kernel}(")
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_signal_that_is_sent_ends_the_program(wrapped: Wrapped) -> None:
+    done = wrapped.r3llvm("run", "--", str(wrapped.program("refused")), "raise", check=False)
+    assert done.returncode == -signal.SIGSEGV
