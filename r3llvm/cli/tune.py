@@ -71,7 +71,7 @@ def command(
     """
     opened = Recording.open(recording)
     settings = Settings(launches or None, strategy, seed, budget, length, aggressive)
-    groups = _chosen(opened, kernels, all_kernels)
+    groups = _chosen(opened, kernels, all_kernels, launches)
     path = database or database_path(recording)
     status = 0
     with ExitStack() as stack:
@@ -129,8 +129,13 @@ def open_builder(recording: Recording, launch: Launch, seconds: float, memory_by
     )
 
 
-def _chosen(recording: Recording, kernels: str | None, all_kernels: bool) -> list[list[Launch]]:
-    """The launches of each kernel to tune. UsageError: several match and not all of them are wanted."""
+def _chosen(
+    recording: Recording, kernels: str | None, all_kernels: bool, wanted: tuple[int, ...]
+) -> list[list[Launch]]:
+    """The launches of each kernel to tune: of one module, that of the first wanted launch.
+
+    UsageError: several match and not all of them are wanted.
+    """
     groups: dict[str, list[Launch]] = {}
     for launch in recording.launches(kernels):
         groups.setdefault(launch.kernel, []).append(launch)
@@ -139,14 +144,18 @@ def _chosen(recording: Recording, kernels: str | None, all_kernels: bool) -> lis
     if len(groups) > 1 and not all_kernels:
         names = ", ".join(short_name(kernel) for kernel in groups)
         raise UsageError(f"{len(groups)} kernels match: {names}; name one with --kernel, or say --all-kernels")
+    chosen = []
     for kernel, launches in groups.items():
-        foreign = [launch.index for launch in launches if launch.module != launches[0].module]
-        if foreign:
+        module = next((launch.module for launch in launches if launch.index in wanted), launches[0].module)
+        foreign = [launch.index for launch in launches if launch.module != module]
+        chosen.append([launch for launch in launches if launch.module == module])
+        if foreign and not wanted:
             click.echo(
-                f"r3llvm: {short_name(kernel)}: launches {foreign} left out, for they run another module's kernel",
+                f"r3llvm: {short_name(kernel)}: launches {foreign} left out, for they run another module's kernel; "
+                "--launch names one",
                 err=True,
             )
-    return [[launch for launch in group if launch.module == group[0].module] for group in groups.values()]
+    return chosen
 
 
 def _subject(recording: Recording, launches: list[Launch]) -> Subject:

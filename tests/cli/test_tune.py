@@ -183,7 +183,10 @@ def test_launches_of_another_module_are_named(
     status, out, err = run(capsys, "tune", recording, *SMALL, "--json")
     assert status == 0
     assert [x["launch"] for x in json.loads(out)["launches"]] == [0]
-    assert "r3llvm: toy: launches [4] left out, for they run another module's kernel\n" in err
+    assert "r3llvm: toy: launches [4] left out, for they run another module's kernel; --launch names one\n" in err
+    status, out, err = run(capsys, "tune", recording, *SMALL, "--json", "--launch", 4)
+    assert (status, "left out" in err) == (0, False)
+    assert [x["launch"] for x in json.loads(out)["launches"]] == [4]
 
 
 @pytest.mark.parametrize(
