@@ -111,8 +111,11 @@ cuda_parts() {
   for root in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda "$(dirname "$(dirname "$(command -v ptxas || echo /x/x)")")"; do
     [[ -e $root/bin/ptxas && -e $root/include/cuda_runtime.h && -d $root/nvvm/libdevice ]] && return
   done
-  # shellcheck disable=SC2086
   unless_stamped .stamp-cuda "$cuda_packages" pip_install_cuda
+  # The packages lack the name that linkers look for.
+  for root in "$venv"/lib/python3*/site-packages/nvidia/cu13/lib; do
+    [[ -e $root/libcudart.so ]] || ln -s libcudart.so.13 "$root/libcudart.so"
+  done
 }
 cuda_packages="nvidia-cuda-nvcc==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-crt==13.0.* nvidia-nvvm==13.0.* \
 nvidia-cuda-cccl==13.0.*"
