@@ -15,7 +15,7 @@ import click
 from rich.table import Table
 
 from r3llvm.builder.artifact import Artifact, BuildStatus
-from r3llvm.cli._console import print_table, short_name
+from r3llvm.cli._console import Seconds, print_table, short_name
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.recording import Launch, Recording
 from r3llvm.runner import Measurement, Runner, RunStatus
@@ -89,6 +89,9 @@ class Replay:
     help="An LLVM option (unroll-threshold=400) or one of the assembler (ptxas.maxrregcount=64).",
 )
 @click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Threads that run blocks. [one per core]")
+@click.option(
+    "--timeout", type=Seconds(), default=60.0, metavar="S", show_default=True, help="Seconds a replay may take."
+)
 @click.option("--no-cost", is_flag=True, help="Leave out the modelled cycles.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a launch and line.")
 @click.argument("recording", type=click.Path(path_type=Path))
@@ -99,6 +102,7 @@ def command(
     passes: str,
     settings: tuple[str, ...],
     workers: int,
+    timeout: float,
     no_cost: bool,
     as_json: bool,
 ) -> int:
@@ -117,7 +121,7 @@ def command(
     )
     failures = 0
     remarks: dict[str, None] = {}
-    with _runner(opened, workers) as runner, _at_once_on_ctrl_c():
+    with _runner(opened, workers, timeout) as runner, _at_once_on_ctrl_c():
         for number, replay in enumerate(_replays(opened, launches, chosen, runner), 1):
             failures += not replay.good
             _say(f"replayed {number} of {len(launches)}" if number < len(launches) else "")
@@ -201,10 +205,10 @@ def _say(state: str) -> None:
         click.echo(f"\r\x1b[K{state}", nl=False, err=True)
 
 
-def _runner(recording: Recording, workers: int) -> Runner:
+def _runner(recording: Recording, workers: int, timeout: float) -> Runner:
     from r3llvm.runner.host import HostRunner
 
-    return HostRunner(recording, workers=workers)
+    return HostRunner(recording, workers=workers, seconds=timeout)
 
 
 def _native() -> Any:

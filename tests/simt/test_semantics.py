@@ -68,6 +68,14 @@ def test_replays_with_every_byte_equal(wrapped: Wrapped, name: str) -> None:
         assert [replay["status"] for replay in replays] == ["ok"] * len(replays)
 
 
+def test_a_replay_that_takes_too_long_is_ended(wrapped: Wrapped) -> None:
+    recording = wrapped.folder / "slow.recording"
+    wrapped.r3llvm("record", "-o", str(recording), "--", str(wrapped.program("warp")))
+    done = wrapped.r3llvm("replay", str(recording), "--launch", "0", "--timeout", "1e-6", "--json", check=False)
+    assert done.returncode == 1
+    assert {json.loads(line)["status"] for line in done.stdout.splitlines()} == {"run_timeout"}
+
+
 # What each fault is called, and what its line on stderr must say.
 FAULTS = {
     "past_end": (
