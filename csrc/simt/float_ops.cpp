@@ -398,4 +398,16 @@ Value* format_to_float(Builder& b, Value* bits, FloatFormat format) {
   return call_runtime(b, "r3m_widen", b.getFloatTy(), {bits, b.getInt32(static_cast<uint32_t>(format))});
 }
 
+std::optional<FloatFormat> packed_format(StringRef name) {
+  if (name == "e4m3x2") return FloatFormat::kE4m3;
+  if (name == "e5m2x2") return FloatFormat::kE5m2;
+  if (name == "e2m3x2") return FloatFormat::kE2m3;
+  if (name == "e3m2x2") return FloatFormat::kE3m2;
+  if (name == "e2m1x2") return FloatFormat::kE2m1;
+  if (name == "ue8m0x2") return FloatFormat::kUe8m0;
+  return std::nullopt;
+}
+
+unsigned packed_width(FloatFormat format) { return format == FloatFormat::kE2m1 ? 4 : 8; }
+
 }  // namespace r3

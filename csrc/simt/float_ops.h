@@ -3,7 +3,10 @@
 #pragma once
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/ADT/StringRef.h>
 #include <llvm/IR/IRBuilder.h>
+
+#include <optional>
 
 #include "simt/device_math.h"
 
@@ -60,6 +63,9 @@ llvm::Value* float_to_float(Builder& b, llvm::Value* x, llvm::Type* type, Roundi
 llvm::Value* float_to_format(Builder& b, llvm::Value* x, FloatFormat format, Rounding rounding, bool finite);
 llvm::Value* float_to_tf32(Builder& b, llvm::Value* x, Rounding rounding, bool finite);
 llvm::Value* format_to_float(Builder& b, llvm::Value* bits, FloatFormat format);
+// The format of a pair as PTX names it ("e4m3x2"), and the bits of one of the pair.
+std::optional<FloatFormat> packed_format(llvm::StringRef name);
+unsigned packed_width(FloatFormat format);
 llvm::Value* apply_relu(Builder& b, llvm::Value* value);
 
 }  // namespace r3

@@ -9,18 +9,6 @@ using namespace llvm;
 namespace r3::ptx {
 namespace {
 
-std::optional<FloatFormat> packed_format(StringRef name) {
-  if (name == "e4m3x2") return FloatFormat::kE4m3;
-  if (name == "e5m2x2") return FloatFormat::kE5m2;
-  if (name == "e2m3x2") return FloatFormat::kE2m3;
-  if (name == "e3m2x2") return FloatFormat::kE3m2;
-  if (name == "e2m1x2") return FloatFormat::kE2m1;
-  if (name == "ue8m0x2") return FloatFormat::kUe8m0;
-  return std::nullopt;
-}
-
-unsigned packed_width(FloatFormat format) { return format == FloatFormat::kE2m1 ? 4 : 8; }
-
 Value* pair_of(Builder& b, Value* low, Value* high) {
   Value* pair = PoisonValue::get(FixedVectorType::get(low->getType(), 2));
   return b.CreateInsertElement(b.CreateInsertElement(pair, low, uint64_t{0}), high, uint64_t{1});

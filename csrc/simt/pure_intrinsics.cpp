@@ -253,22 +253,10 @@ Value* lower_tf32(Lowering& l) {
   return float_to_tf32(l.b, x, *rounding, finite);
 }
 
-std::optional<FloatFormat> format_named(StringRef name) {
-  if (name == "e4m3x2") return FloatFormat::kE4m3;
-  if (name == "e5m2x2") return FloatFormat::kE5m2;
-  if (name == "e2m3x2") return FloatFormat::kE2m3;
-  if (name == "e3m2x2") return FloatFormat::kE3m2;
-  if (name == "e2m1x2") return FloatFormat::kE2m1;
-  if (name == "ue8m0x2") return FloatFormat::kUe8m0;
-  return std::nullopt;
-}
-
-unsigned packed_width(FloatFormat format) { return format == FloatFormat::kE2m1 ? 4 : 8; }
-
 // ff.to.FORMAT, f16x2.to.FORMAT, bf16x2.to.FORMAT: two values to the two parts of 16 bits, or 8 for e2m1.
 Value* lower_to_packed(Lowering& l) {
   if (!l.parts.take("to")) return nullptr;
-  std::optional<FloatFormat> format = format_named(l.parts.take_front());
+  std::optional<FloatFormat> format = packed_format(l.parts.take_front());
   std::optional<Rounding> rounding = l.parts.take_rounding();
   bool relu = l.parts.take("relu");
   bool finite = l.parts.take("satfinite");
