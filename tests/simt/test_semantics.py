@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,7 +110,8 @@ def test_faults_name_kernel_block_and_thread(wrapped: Wrapped, fault: str) -> No
 def test_wild_accesses_are_caught_without_checks(wrapped: Wrapped, fault: str) -> None:
     done = wrapped.r3llvm("run", "--", str(wrapped.program("faults")), fault, R3LLVM_CHECK="0")
     assert done.stdout.splitlines() == ["cudaErrorIllegalAddress", "sticky"]
-    assert "block (0,0,0), thread (0,0,0)" in done.stderr
+    # Blocks run concurrently: either may be the first to fault.
+    assert re.search(r"out-of-bounds access at 0x[0-9a-f]+ in block \([01],0,0\), thread \(0,0,0\)", done.stderr)
 
 
 def test_a_divergent_barrier_is_named_and_passed(wrapped: Wrapped) -> None:
