@@ -1,0 +1,3 @@
+// All device code, as one module.
+#include "device/compare.cu"
+#include "device/memory.cu"
