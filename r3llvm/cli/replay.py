@@ -176,10 +176,11 @@ def _replays(recording: Recording, launches: list[Launch], candidate: Candidate,
 
     artifacts: dict[tuple[str, str], Artifact] = {}
     for launch in launches:
-        key = (launch.module, launch.kernel)
+        module = recording.module_of(launch)
+        key = (module, launch.kernel)
         if key not in artifacts:
-            arch = recording.describe_module(launch.module).arch
-            artifacts[key] = Builder(recording.module(launch.module), launch.kernel, arch).build(candidate)
+            arch = recording.describe_module(module).arch
+            artifacts[key] = Builder(recording.module(module), launch.kernel, arch).build(candidate)
             if artifacts[key].status is BuildStatus.ASSEMBLER_ERROR and "nknown option" in artifacts[key].message:
                 raise UsageError(
                     f"--set: the assembler refused {', '.join(candidate.assembler)}: {artifacts[key].message}"

@@ -119,10 +119,11 @@ def open_runner(recording: Recording, seconds: float, memory_bytes: int) -> Runn
 
 
 def open_builder(recording: Recording, launch: Launch, seconds: float, memory_bytes: int, failures: Path) -> Builder:
+    module = recording.module_of(launch)
     return Builder(
-        recording.module(launch.module),
+        recording.module(module),
         launch.kernel,
-        recording.describe_module(launch.module).arch,
+        recording.describe_module(module).arch,
         seconds=seconds,
         memory_bytes=memory_bytes,
         reproducers=failures,

@@ -70,7 +70,7 @@ def finish(folder: Path, journal: Journal, store: Store, application: tuple[str,
     Raises R3Error when a module is not in the store, or a chunk is missing.
     """
     modules = []
-    for module_hash in dict.fromkeys(launch.module for launch in journal.launches):
+    for module_hash in dict.fromkeys(launch.module for launch in journal.launches if launch.module):
         stored = store.describe(module_hash)
         _write(folder / module_name(module_hash), store.module(module_hash))
         modules.append(

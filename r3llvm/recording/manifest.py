@@ -44,11 +44,29 @@ class Region(_Model):
     epilogue: tuple[Hash, ...]
 
 
+class Attribute(_Model):
+    """One attribute of an extended launch (cuLaunchKernelEx)."""
+
+    id: Small = Field(description="CUlaunchAttributeID")
+    value: str = Field(description="the CUlaunchAttributeValue's 64 bytes, in hex", pattern="^[0-9a-f]{128}$")
+
+
+class Relocation(_Model):
+    """An argument word that points into a module variable, whose address differs from load to load."""
+
+    offset: Small = Field(description="of the word, in the packed arguments")
+    variable: str
+    addend: Large = Field(description="bytes into the variable")
+
+
 class Launch(_Model):
     """One recorded launch of a kernel."""
 
     kernel: str = Field(description="mangled name")
-    module: Hash = Field(description="content hash of the module's bitcode")
+    module: Hash | None = Field(
+        default=None, description="content hash of the module's bitcode; none: only the image is known"
+    )
+    image: Hash | None = Field(default=None, description="content hash of the device image that the application ran")
     index: Large = Field(description="how many launches of this kernel the application made before this one")
     grid: Dimensions
     block: Dimensions
@@ -57,6 +75,10 @@ class Launch(_Model):
     arguments: str = Field(description="the packed argument bytes, in hex", pattern="^([0-9a-f]{2})*$")
     parameters: tuple[Parameter, ...]
     regions: tuple[Region, ...]
+    attributes: tuple[Attribute, ...] = ()
+    shared_carveout: int = Field(default=-1, ge=-1, le=100, description="percent; -1: the driver's choice")
+    relocations: tuple[Relocation, ...] = ()
+    warnings: tuple[str, ...] = Field(default=(), description="what may keep this launch from replaying faithfully")
 
 
 class Module(_Model):
@@ -67,6 +89,14 @@ class Module(_Model):
     command: tuple[str, ...]
     arch: str = Field(description='what it was compiled for, e.g. "sm_90"')
     includes: tuple[str, ...] = ()
+
+
+class Image(_Model):
+    """A device image that the application loaded."""
+
+    hash: Hash
+    kind: Literal["cubin", "ptx", "fatbin"]
+    size: Large
 
 
 class Refusal(_Model):
@@ -87,18 +117,25 @@ class Manifest(_Model):
     application: tuple[str, ...]
     chunk_bytes: int = Field(gt=0, le=64 << 20)
     modules: tuple[Module, ...]
+    images: tuple[Image, ...] = ()
     launches: tuple[Launch, ...]
     refusals: tuple[Refusal, ...] = ()
     launches_seen: int = 0
+    graph_launches: int = Field(default=0, description="launches of whole graphs, which are not recorded")
+    captured_launches: int = Field(default=0, description="launches into a capturing stream, which are not recorded")
 
     @model_validator(mode="after")
     def _consistent(self) -> Manifest:
         modules = {module.hash for module in self.modules}
+        images = {image.hash for image in self.images}
         for launch in self.launches:
-            if launch.module not in modules:
-                raise ValueError(
-                    f"launch {launch.index} of {launch.kernel} names module {launch.module}, which is not listed"
-                )
+            which = f"launch {launch.index} of {launch.kernel}"
+            if launch.module is None and launch.image is None:
+                raise ValueError(f"{which} names neither a module nor an image")
+            if launch.module is not None and launch.module not in modules:
+                raise ValueError(f"{which} names module {launch.module}, which is not listed")
+            if launch.image is not None and launch.image not in images:
+                raise ValueError(f"{which} names image {launch.image}, which is not listed")
             for region in launch.regions:
                 n_chunks = -(-region.size // self.chunk_bytes)
                 if len(region.prologue) != n_chunks or len(region.epilogue) != n_chunks:

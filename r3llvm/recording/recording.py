@@ -72,6 +72,15 @@ class Recording:
         """Where a module came from."""
         return next(module for module in self.manifest.modules if module.hash == module_hash)
 
+    def module_of(self, launch: Launch) -> str:
+        """The hash of the launch's module. Raises R3Error when only its device image was recorded."""
+        if launch.module is None:
+            raise R3Error(
+                f"{demangle(launch.kernel)} was recorded without its module (it was not built through `r3llvm wrap`): "
+                "its image can be replayed and timed, but not rebuilt"
+            )
+        return launch.module
+
     def module(self, module_hash: str) -> bytes:
         """A module's bitcode. Raises R3Error when it is missing or damaged."""
         data = self._read(module_name(module_hash), f"module {module_hash}")

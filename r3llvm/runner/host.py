@@ -67,7 +67,7 @@ class HostRunner(Runner):
         return _native.replay(
             bitcode=artifact.bitcode,
             passes="",
-            cpu=self._recording.describe_module(launch.module).arch,
+            cpu=self._recording.describe_module(self._recording.module_of(launch)).arch,
             features="",
             kernel=launch.kernel,
             grid=launch.grid,

@@ -104,7 +104,7 @@ class MemoryImages:
     def __init__(self, recording: Recording, keep_bytes: int) -> None:
         self._recording = recording
         self._keep_bytes = keep_bytes
-        self._slots: dict[tuple[str, str, int], _Slot] = {}  # the least recently used first
+        self._slots: dict[tuple[str | None, str, int], _Slot] = {}  # the least recently used first
         self._lock = threading.Lock()
 
     @contextmanager
