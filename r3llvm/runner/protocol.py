@@ -1,4 +1,5 @@
-"""What a CudaRunner and its worker process say to each other: one request, one reply, pickled over a socket.
+"""What a CudaRunner and its worker process say to each other: one request, one reply, pickled over a socket (a
+multiprocessing.connection.Connection at either end).
 
 The worker (r3llvm.runner.worker) holds one recording's memory on one GPU. It executes; what to run, what a
 result means and when to give up is the runner's business. A request that leaves the GPU's context unusable is
@@ -120,13 +121,14 @@ class Poisoned:
 class Run:
     """Restores everything, launches once, waits, compares. Reply: Ran or Fault.
 
+    binary: None launches nothing, so that the comparison is what a kernel that does nothing would get.
     learn: a region that is poisoned as a whole: those of its bytes that now equal the epilogue, and in every
     earlier run with `learn` did, are "written" (see Poison); bytes that are still poison are unwritten, and any
     other byte makes Ran.consistent false.
     """
 
     launch: LaunchKey
-    binary: Binary
+    binary: Binary | None
     tolerances: tuple[Tolerance, ...] = ()  # by region; exact when empty
     learn: int | None = None
 
