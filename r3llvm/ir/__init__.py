@@ -1,5 +1,17 @@
 """What a module's bitcode tells: its kernels, their parameters, what they use. See read_kernels."""
 
+from r3llvm.ir.layout import Slot, parameter_layouts
 from r3llvm.ir.module import Kernel, Parameter, instruction_counts, read_kernels, to_text
+from r3llvm.ir.variables import device_variables, obstacles
 
-__all__ = ["Kernel", "Parameter", "instruction_counts", "read_kernels", "to_text"]
+__all__ = [
+    "Kernel",
+    "Parameter",
+    "Slot",
+    "device_variables",
+    "instruction_counts",
+    "obstacles",
+    "parameter_layouts",
+    "read_kernels",
+    "to_text",
+]

@@ -67,24 +67,23 @@ class Kernel:
 
 def read_kernels(bitcode: bytes) -> list[Kernel]:
     """The kernels that a module defines, in its order. Raises R3Error when the bytes are no bitcode that LLVM reads."""
-    module = _parse(bitcode)
+    module = parse(bitcode)
     defined = {function.name: function for function in module.functions if not function.is_declaration}
     return [_read(function, defined) for function in defined.values() if _is_kernel(function)]
 
 
 def instruction_counts(bitcode: bytes) -> dict[str, int]:
     """Static counts by opcode over the whole module."""
-    return dict(
-        Counter(instruction.opcode for function in _parse(bitcode).functions for instruction in _walk(function))
-    )
+    return dict(Counter(instruction.opcode for function in parse(bitcode).functions for instruction in _walk(function)))
 
 
 def to_text(bitcode: bytes) -> str:
     """The module as LLVM assembly."""
-    return str(_parse(bitcode))
+    return str(parse(bitcode))
 
 
-def _parse(bitcode: bytes) -> llvm.ModuleRef:
+def parse(bitcode: bytes) -> llvm.ModuleRef:
+    """The module, to be read only. Raises R3Error when the bytes are no bitcode that LLVM reads."""
     # A context of its own: the global one renames the types of every further module that it reads.
     try:
         return llvm.parse_bitcode(bitcode, llvm.create_context())
