@@ -1,6 +1,8 @@
 // Histograms with shared and global atomics, and reductions by warp shuffles, of integers and floats.
 //
-//   histogram [samples] [blocks]
+//   histogram [samples] [blocks] [rounds]
+//
+// Every round starts anew.
 #include <algorithm>
 #include <climits>
 #include <cstdint>
@@ -77,6 +79,7 @@ __global__ void summarise(const unsigned* counts, Summary* summary) {
 int main(int argc, char** argv) {
   const int n = example::argument(argc, argv, 1, 1 << 20);
   const int blocks = example::argument(argc, argv, 2, 64);
+  const int rounds = example::argument(argc, argv, 3, 1);
 
   // Bytes around a peak, as in a dark image, with weights of either sign.
   std::mt19937 random(3);
@@ -92,18 +95,26 @@ int main(int argc, char** argv) {
   example::DeviceArray<unsigned> counts(kBins);
   example::DeviceArray<float> sums(kBins), weight_total(1);
   example::DeviceArray<unsigned long long> sample_total(1);
-  example::DeviceArray<Summary> summary(std::vector<Summary>{{UINT_MAX, 0, 0}});
+  example::DeviceArray<Summary> summary(1);
 
-  count_bytes<<<blocks, kBlock>>>(device_samples.data(), n, counts.data());
-  CHECK(cudaGetLastError());
-  weigh_bytes<<<blocks, kBlock>>>(device_samples.data(), device_weights.data(), n, sums.data());
-  CHECK(cudaGetLastError());
-  reduce<<<blocks, kBlock>>>(device_samples.data(), n, sample_total.data());
-  CHECK(cudaGetLastError());
-  reduce<<<blocks, kBlock>>>(device_weights.data(), n, weight_total.data());
-  CHECK(cudaGetLastError());
-  summarise<<<1, kBins>>>(counts.data(), summary.data());
-  CHECK(cudaGetLastError());
+  const Summary nothing{UINT_MAX, 0, 0};
+  for (int round = 0; round < rounds; ++round) {
+    CHECK(cudaMemset(counts.data(), 0, kBins * sizeof(unsigned)));
+    CHECK(cudaMemset(sums.data(), 0, kBins * sizeof(float)));
+    CHECK(cudaMemset(weight_total.data(), 0, sizeof(float)));
+    CHECK(cudaMemset(sample_total.data(), 0, sizeof(unsigned long long)));
+    CHECK(cudaMemcpy(summary.data(), &nothing, sizeof(nothing), cudaMemcpyHostToDevice));
+    count_bytes<<<blocks, kBlock>>>(device_samples.data(), n, counts.data());
+    CHECK(cudaGetLastError());
+    weigh_bytes<<<blocks, kBlock>>>(device_samples.data(), device_weights.data(), n, sums.data());
+    CHECK(cudaGetLastError());
+    reduce<<<blocks, kBlock>>>(device_samples.data(), n, sample_total.data());
+    CHECK(cudaGetLastError());
+    reduce<<<blocks, kBlock>>>(device_weights.data(), n, weight_total.data());
+    CHECK(cudaGetLastError());
+    summarise<<<1, kBins>>>(counts.data(), summary.data());
+    CHECK(cudaGetLastError());
+  }
   CHECK(cudaDeviceSynchronize());
 
   std::vector<unsigned> expected_counts(kBins);

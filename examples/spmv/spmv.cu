@@ -1,6 +1,6 @@
 // Sparse matrix times vector, in compressed sparse rows, read from a Matrix Market file.
 //
-//   spmv [rows] [file.mtx]
+//   spmv [rows] [file.mtx] [rounds]
 //
 // Writes a random matrix to the file first when it does not exist (by default a temporary one, removed at the end).
 // The matrix is a struct of device pointers: one kernel takes it by value, the other through a pointer to device
@@ -140,6 +140,7 @@ std::vector<double> reference(const HostMatrix& matrix, const std::vector<float>
 
 int main(int argc, char** argv) {
   const int rows = example::argument(argc, argv, 1, 8000);
+  const int rounds = example::argument(argc, argv, 3, 1);
   const bool temporary = argc < 3;
   const std::filesystem::path path =
       temporary ? std::filesystem::temp_directory_path() / ("spmv-" + std::to_string(std::random_device()()) + ".mtx")
@@ -158,12 +159,14 @@ int main(int argc, char** argv) {
   example::DeviceArray<float> y_by_warp(host.rows), y_by_thread(host.rows);
 
   const int rows_per_block = kBlock / kWarp;
-  spmv_by_warp<<<(host.rows + rows_per_block - 1) / rows_per_block, kBlock>>>(matrix, device_x.data(),
-                                                                              y_by_warp.data());
-  CHECK(cudaGetLastError());
-  spmv_by_thread<<<(host.rows + kBlock - 1) / kBlock, kBlock>>>(device_matrix.data(), device_x.data(),
-                                                                y_by_thread.data());
-  CHECK(cudaGetLastError());
+  for (int round = 0; round < rounds; ++round) {
+    spmv_by_warp<<<(host.rows + rows_per_block - 1) / rows_per_block, kBlock>>>(matrix, device_x.data(),
+                                                                                y_by_warp.data());
+    CHECK(cudaGetLastError());
+    spmv_by_thread<<<(host.rows + kBlock - 1) / kBlock, kBlock>>>(device_matrix.data(), device_x.data(),
+                                                                  y_by_thread.data());
+    CHECK(cudaGetLastError());
+  }
   CHECK(cudaDeviceSynchronize());
 
   const std::vector<double> expected = reference(host, x);

@@ -34,8 +34,8 @@ class Example(Program):
         assert output.startswith(f"PASS {self.name}: "), output
 
 
-def test_there_are_five() -> None:
-    assert NAMES == ["histogram", "lbm", "nbody", "spmv", "stencil"]
+def test_there_are_eight() -> None:
+    assert NAMES == ["histogram", "hydro", "lbm", "lookup", "nbody", "spmv", "stencil", "stream"]
 
 
 @pytest.mark.slow
