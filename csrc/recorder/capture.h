@@ -25,11 +25,21 @@ struct Launch {
 CUresult launch(const Launch& launch, const std::function<CUresult()>& real) noexcept;
 void graph_launched() noexcept;  // counted, not recorded
 
-// Forget what is known of a handle: its module was unloaded.
-void forget(CUfunction function) noexcept;
-void forget_all() noexcept;
+// While any stream captures, nothing is recorded: a synchronisation would break the capture. To be called after
+// cuStreamBeginCapture… succeeded, and after cuStreamEndCapture, whatever it returned.
+void capture_began() noexcept;
+void capture_ended() noexcept;
 
-bool recording() noexcept;  // whether this process was asked to record (or to profile); false: hooks stay out of the way
+// Forget what is known of a handle: its module is about to be unloaded.
+void forget(CUfunction function) noexcept;
+// Of all handles: a context is about to go (cuCtxDestroy, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxRelease), or a
+// module whose functions are not known. Waits until what was recorded in it has left the device.
+void forget_all() noexcept;
+// Gives the device memory back that snapshots still hold, when an allocation found none. False: they held none.
+bool make_room() noexcept;
+
+bool recording() noexcept;  // whether this process was asked to record (or to profile); false: hooks stay out of the
+                            // way
 bool ours() noexcept;       // whether this thread is inside the recorder: hooks must call the real function and no more
 
 }  // namespace r3::recorder
