@@ -1,0 +1,108 @@
+"""What kind of numbers a kernel's memory holds, and the module without floating-point contraction."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Literal
+
+import llvmlite.binding as llvm
+
+from r3llvm.ir.module import parse
+
+Element = Literal["bytes", "f16", "bf16", "f32", "f64"]
+
+_FLOATS: dict[str, Element] = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+_SCALAR = re.compile(r"^(?:(?:\[|<)\d+ x )*(half|bfloat|float|double)[\]>]*$")
+# Instructions whose result points to where an operand points.
+_DERIVING = frozenset(("getelementptr", "addrspacecast", "bitcast", "phi", "select", "freeze"))
+# Flags of fast maths come between the operation and its type.
+_CONTRACT = re.compile(r"^(  (?:%\S+ = )?(?:tail |musttail |notail )?(?:f\w+|select|phi|call) (?:\w+ )*?)contract ", re.M)
+
+
+@dataclass(frozen=True)
+class Elements:
+    """What a kernel reads and writes through each parameter (by position), and what each module variable holds.
+
+    "bytes" where it is no floating point, not known, or more than one kind.
+    """
+
+    parameters: tuple[Element, ...]
+    variables: dict[str, Element] = field(default_factory=dict)
+
+
+def elements_of(bitcode: bytes, kernel: str) -> Elements:
+    """From the types of the loads and stores in an optimised module. Raises R3Error for what is no bitcode."""
+    module = parse(bitcode)
+    found = next((f for f in module.functions if f.name == kernel and not f.is_declaration), None)
+    if found is None:
+        return Elements(())
+    defined = {function.name: function for function in module.functions if not function.is_declaration}
+    kinds = _accessed(list(defined.values()), list(found.arguments), defined)
+    variables = {variable.name: _element(str(variable.global_value_type)) for variable in module.global_variables}
+    return Elements(tuple(_only(kinds[position]) for position in range(len(list(found.arguments)))), variables)
+
+
+def without_contraction(bitcode: bytes) -> bytes:
+    """The module with no leave to fuse multiplications and additions."""
+    return bytes(llvm.parse_assembly(_CONTRACT.sub(r"\1", str(parse(bitcode))), llvm.create_context()).as_bitcode())
+
+
+def _accessed(
+    functions: list[llvm.ValueRef], arguments: list[llvm.ValueRef], defined: dict[str, llvm.ValueRef]
+) -> dict[int, set[Element]]:
+    """The kinds of the accesses through each of the kernel's arguments, followed into the functions it calls."""
+    origins: dict[llvm.ValueRef, set[int]] = defaultdict(set)
+    for position, argument in enumerate(arguments):
+        origins[argument].add(position)
+    instructions = [(i, i.opcode, list(i.operands)) for function in functions for block in function.blocks for i in block.instructions]
+    growing = True
+    while growing:  # phis run in circles
+        growing = False
+        for instruction, opcode, operands in instructions:
+            flows: list[tuple[llvm.ValueRef, llvm.ValueRef]] = []
+            if opcode in _DERIVING:
+                sources = operands[:1] if opcode == "getelementptr" else operands
+                flows = [(source, instruction) for source in sources]
+            elif opcode in ("call", "invoke") and operands[-1].name in defined:
+                flows = list(zip(operands, defined[operands[-1].name].arguments, strict=False))
+            for source, target in flows:
+                new = origins[source] - origins[target] if source in origins else None
+                if new:
+                    origins[target] |= new
+                    growing = True
+    kinds: dict[int, set[Element]] = defaultdict(set)
+    for instruction, opcode, operands in instructions:
+        pointer, kind = _access(instruction, opcode, operands, defined)
+        for place in pointer:
+            for position in origins.get(place, ()):
+                kinds[position].add(kind)
+    return kinds
+
+
+def _access(
+    instruction: llvm.ValueRef, opcode: str, operands: list[llvm.ValueRef], defined: dict[str, llvm.ValueRef]
+) -> tuple[list[llvm.ValueRef], Element]:
+    """The pointers that an instruction reads or writes through, and what is there."""
+    if opcode == "load":
+        return operands[:1], _element(str(instruction.type))
+    if opcode == "store":
+        return operands[1:2], _element(str(operands[0].type))
+    if opcode == "atomicrmw":
+        return operands[:1], _element(str(operands[1].type))
+    if opcode == "cmpxchg":
+        return operands[:1], "bytes"  # what a loop around it makes of the bits, it does not say
+    if opcode in ("call", "invoke") and operands[-1].name not in defined:
+        harmless = operands[-1].name.startswith(("llvm.lifetime", "llvm.assume", "llvm.prefetch"))
+        return ([] if harmless else operands[:-1]), _element(str(instruction.type))
+    return [], "bytes"
+
+
+def _element(type_name: str) -> Element:
+    match = _SCALAR.match(type_name)
+    return _FLOATS[match[1]] if match else "bytes"
+
+
+def _only(kinds: set[Element]) -> Element:
+    return next(iter(kinds)) if len(kinds) == 1 else "bytes"
