@@ -86,7 +86,7 @@ class CompileCommand:
         """Raises UsageError when there is no program, or a response file cannot be read."""
         if not words:
             raise UsageError("no compiler given: say `r3llvm wrap -- clang++ -x cuda app.cu -o app`")
-        n_program = 2 if PurePath(words[0]).name in ("ccache", "sccache", "distcc") and len(words) > 1 else 1
+        n_program = launcher_words(words)
         return cls(tuple(words[:n_program]), tuple(_arguments(list(_expand(words[n_program:])))))
 
     @property
@@ -144,6 +144,11 @@ class CompileCommand:
     def _last(self, *names: str) -> str | None:
         values = [value for argument in self.arguments if (value := argument.value_of(*names)) is not None]
         return values[-1] if values else None
+
+
+def launcher_words(words: Sequence[str]) -> int:
+    """How many words name the compiler: two when a launcher such as ccache stands before it."""
+    return 2 if PurePath(words[0]).name in ("ccache", "sccache", "distcc") and len(words) > 1 else 1
 
 
 def is_cudart(argument: Argument) -> bool:

@@ -34,6 +34,8 @@ class StoredModule(BaseModel):
     includes: tuple[Include, ...] = ()
     compiler: str
     created: str
+    options: tuple[str, ...] = ()  # of the code generator, that the build asked for (precision of divisions, …)
+    assembler: tuple[str, ...] = ()  # likewise of ptxas
 
 
 def default_store() -> Path:

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from r3llvm.capture.clang import LADDER, build_arguments, find_command_toolkit, module_arguments
-from r3llvm.capture.command import CompileCommand, Mode
+from r3llvm.capture.command import CompileCommand, Mode, launcher_words
 from r3llvm.capture.dependencies import parse_dependencies
 from r3llvm.capture.fatbinary import images_of, is_elf, registers_kernels
+from r3llvm.capture.nvcc import NvccCommand, is_nvcc, nvcc_toolkit
 from r3llvm.capture.store import Include, Store, StoredModule
-from r3llvm.capture.toolkit import Toolkit, resolve_device
+from r3llvm.capture.toolkit import Toolkit, find_toolkit, resolve_device
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.files import content_hash, text_of
 
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 _CLANG = re.compile(r"(.*-)?clang(\+\+)?(-[\d.]+)?$")
 _LINKER_DRIVER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+)(-[\d.]+)?$")
 # Libraries that hold no device code, so that they cannot blur which image belongs to which source.
+_RELOCATABLE = "relocatable device code ({}) is not supported yet; build without it"
 _PLAIN_LIBRARIES = frozenset(
     "m pthread dl rt c stdc++ c++ gcc gcc_s cudart cudart_static cuda util atomic".split()  # noqa: SIM905
 )
@@ -42,12 +44,16 @@ class CaptureFailed(Exception):
 
 @dataclass(frozen=True)
 class Wrap:
-    """How to wrap a compiler command. `note` gets one line for each thing worth telling."""
+    """How to wrap a compiler command.
+
+    clang: what makes the modules of other compilers' commands. note: gets one line for each thing worth telling.
+    """
 
     store: Store
     arch: str = "sm_90"
     device: str = "auto"
     strict: bool = False
+    clang: Path | None = None
     note: Callable[[str], None] = lambda line: print(f"r3llvm: {line}", file=sys.stderr)
 
     def run(self, words: Sequence[str]) -> int:
@@ -56,6 +62,8 @@ class Wrap:
         Raises UsageError when the command is no compiler's, R3Error when something it needs is missing, or with
         `strict` when a module could not be captured.
         """
+        if is_nvcc(words):
+            return self._run_nvcc(NvccCommand.parse(words), words)
         command = CompileCommand.parse(words)
         is_clang = _check_compiler(command)
         toolkit = find_command_toolkit(command)
@@ -68,13 +76,43 @@ class Wrap:
         if status:
             return status
         assert toolkit is not None  # build_arguments needs one for CUDA sources
-        try:
-            self._capture(command, sources, toolkit, rung)
-        except R3Error:
-            for path in command.outputs:  # as after any failed compilation, or make would not run this again
-                if path.is_file():
-                    path.unlink()
-            raise
+        if command.has("--offload-new-driver"):
+            return self._not_captured(sources, "--offload-new-driver hides the device image; build without it", command)
+        if command.has("-fgpu-rdc", "-fcuda-rdc"):
+            return self._not_captured(sources, _RELOCATABLE.format("-fgpu-rdc"), command)
+        unit = _Unit(command, tuple(words), functools.partial(_clang_image, command, toolkit, self.arch, rung))
+        self._capture(unit, sources, toolkit, rung, command.outputs)
+        return 0
+
+    def _run_nvcc(self, command: NvccCommand, words: Sequence[str]) -> int:
+        """Runs nvcc exactly as told; clang's front end makes the modules."""
+        log.info("running %s", shlex.join(words))
+        status = _exit_status(subprocess.run(list(words)).returncode)
+        sources = command.cuda_sources
+        if status or not sources or command.mode is Mode.OTHER:
+            return status
+        if command.relocatable:
+            return self._not_captured(sources, _RELOCATABLE.format("-rdc=true"), command)
+        if self.clang is None:
+            return self._not_captured(sources, "no clang++ found to make it with: install clang-22", command)
+        front = command.for_clang(str(self.clang), self.arch)
+        toolkit = find_toolkit(nvcc_toolkit(command.compiler[-1]))
+        if toolkit is None:
+            return self._not_captured(sources, "no CUDA toolkit found: name it in CUDA_HOME", command)
+        unit = _Unit(
+            *(front, tuple(words), functools.partial(_nvcc_image, command)),
+            options=tuple(command.codegen),
+            assembler=tuple(command.assembler),
+        )
+        self._capture(unit, sources, toolkit, (), command.outputs)
+        return 0
+
+    def _not_captured(self, sources: Sequence[str], reason: str, command: CompileCommand | NvccCommand) -> int:
+        for source in sources:
+            self.note(f"warning: the module of {source} was not captured: {reason}")
+        if self.strict:
+            _remove(command.outputs)
+            raise _strict_error(sources, len(sources))
         return 0
 
     def _build(self, words: list[str], n_program: int) -> tuple[int, tuple[str, ...]]:
@@ -99,13 +137,15 @@ class Wrap:
         sys.stderr.write(first.stderr)
         return _exit_status(first.returncode), ()
 
-    def _capture(self, command: CompileCommand, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...]) -> None:
+    def _capture(
+        self, unit: _Unit, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...], outputs: list[Path]
+    ) -> None:
         def capture(number: int) -> bool:
             source, folder = sources[number], Path(scratch, str(number))
             folder.mkdir()
             try:
-                module = self._module(command, source, toolkit, rung, folder)
-                image = self._image(command, number, toolkit, rung, folder)
+                module = self._module(unit, source, toolkit, rung, folder)
+                image = unit.image(number, folder)
             except CaptureFailed as error:
                 self.note(f"warning: the module of {source} was not captured: {error}")
                 return False
@@ -114,22 +154,21 @@ class Wrap:
             log.info("captured %s as module %s", source, module)
             return True
 
-        with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
-            captured = list(pool.map(capture, range(len(sources))))
-        failed = [source for source, done in zip(sources, captured, strict=True) if not done]
-        if failed and self.strict:
-            raise R3Error(f"{len(failed)} of {len(sources)} modules were not captured (--strict): {', '.join(failed)}")
+        try:
+            with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+                captured = list(pool.map(capture, range(len(sources))))
+            failed = [source for source, done in zip(sources, captured, strict=True) if not done]
+            if failed and self.strict:
+                raise _strict_error(failed, len(sources))
+        except R3Error:
+            _remove(outputs)
+            raise
 
-    def _module(
-        self, command: CompileCommand, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
-    ) -> str:
+    def _module(self, unit: _Unit, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path) -> str:
         """Captures and stores the module of one source; returns its hash."""
         if source == "-":
             raise CaptureFailed("it is read from standard input; put it in a file")
-        if command.has("-fgpu-rdc", "-fcuda-rdc"):
-            raise CaptureFailed("relocatable device code (-fgpu-rdc) is not supported yet; build without it")
-        if command.has("--offload-new-driver"):
-            raise CaptureFailed("--offload-new-driver hides the device image; build without it")
+        command = unit.front_end
         bitcode, depfile = scratch / "module.bc", scratch / "module.d"
         for extra in LADDER[LADDER.index(rung) :]:
             attempt = _run(module_arguments(command, source, toolkit, self.arch, extra, bitcode, depfile))
@@ -141,33 +180,59 @@ class Wrap:
         description = StoredModule(
             hash=content_hash(data),
             source=text_of(str(Path(source).absolute())),
-            command=tuple(map(text_of, command.words)),
+            command=tuple(map(text_of, unit.words)),
             directory=text_of(str(Path.cwd())),
             arch=(command.archs or [self.arch])[0],
             includes=tuple(_hashed(path) for path in parse_dependencies(depfile.read_text(errors="replace"))),
-            compiler=compiler_version(command.compiler),
+            compiler=compiler_version(tuple(unit.words[: launcher_words(unit.words)])),
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            options=unit.options,
+            assembler=unit.assembler,
         )
         self.store.add(data, description)
         return description.hash
 
-    def _image(
-        self, command: CompileCommand, number: int, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path
-    ) -> bytes | None:
-        """The device image of a source, as the built program will register it; None when it has no kernels."""
-        sources = command.cuda_sources
-        source = sources[number]
-        if command.mode is Mode.OBJECT and is_elf(command.object_of(source)):
-            return _image_of_object(command.object_of(source))
-        if command.mode is Mode.LINK and _links_only_sources(command):
-            images = images_of(command.outputs[0])
-            if len(images) == len(sources):  # in link order, which is the order of the sources
-                return images[number]
-        # In doubt (a source without kernels, objects or libraries with some, assembly): compile it to an object.
-        attempt = _run(_object_command(command, source, scratch / "object.o", toolkit, self.arch, rung))
-        if attempt.returncode:
-            raise CaptureFailed(_first_error(attempt.stderr))
-        return _image_of_object(scratch / "object.o")
+
+@dataclass(frozen=True)
+class _Unit:
+    """The sources of one command. front_end: what clang compiles them with; words: the command as it was given;
+    image: the device image of the n-th source as the built program will register it, None when it has no kernels.
+    """
+
+    front_end: CompileCommand
+    words: tuple[str, ...]
+    image: Callable[[int, Path], bytes | None]
+    options: tuple[str, ...] = ()
+    assembler: tuple[str, ...] = ()
+
+
+def _clang_image(
+    command: CompileCommand, toolkit: Toolkit, arch: str, rung: tuple[str, ...], number: int, scratch: Path
+) -> bytes | None:
+    sources = command.cuda_sources
+    source = sources[number]
+    if command.mode is Mode.OBJECT and is_elf(command.object_of(source)):
+        return _image_of_object(command.object_of(source))
+    if command.mode is Mode.LINK and _links_only_sources(command):
+        images = images_of(command.outputs[0])
+        if len(images) == len(sources):  # in link order, which is the order of the sources
+            return images[number]
+    # In doubt (a source without kernels, objects or libraries with some, assembly): compile it to an object.
+    attempt = _run(_object_command(command, source, scratch / "object.o", toolkit, arch, rung))
+    if attempt.returncode:
+        raise CaptureFailed(_first_error(attempt.stderr))
+    return _image_of_object(scratch / "object.o")
+
+
+def _nvcc_image(command: NvccCommand, number: int, scratch: Path) -> bytes | None:
+    source = command.cuda_sources[number]
+    if command.mode is Mode.OBJECT:
+        return _image_of_object(command.object_of(source))
+    # nvcc's images do not depend on where they end up: the object of a program's source holds the program's image.
+    attempt = _run(command.object_words(source, scratch / "object.o"))
+    if attempt.returncode:
+        raise CaptureFailed(_first_error(attempt.stderr + attempt.stdout))
+    return _image_of_object(scratch / "object.o")
 
 
 @functools.cache
@@ -185,10 +250,6 @@ def _check_compiler(command: CompileCommand) -> bool:
     names = [PurePath(program).name, PurePath(os.path.realpath(path)).name]
     if any(_CLANG.match(name) for name in names):
         return True
-    if names[0] == "nvcc":
-        raise UsageError(
-            "nvcc commands are not captured yet: build with clang, e.g. make NVCC='r3llvm wrap -- clang++ -x cuda'"
-        )
     if any(_LINKER_DRIVER.match(name) for name in names):
         return False
     raise UsageError(
@@ -217,6 +278,17 @@ def _object_command(
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
     log.info("running %s", shlex.join(words))
     return subprocess.run(words, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+
+
+def _strict_error(failed: Sequence[str], n_sources: int) -> R3Error:
+    return R3Error(f"{len(failed)} of {n_sources} modules were not captured (--strict): {', '.join(failed)}")
+
+
+def _remove(outputs: Sequence[Path]) -> None:
+    """As after any failed compilation, or make would not run this again."""
+    for path in outputs:
+        if path.is_file():
+            path.unlink()
 
 
 def _exit_status(returncode: int) -> int:

@@ -31,7 +31,7 @@ def command(store: Path | None, arch: str, device: str, strict: bool, compiler: 
     make CXX='r3llvm wrap -- clang++'
     """
     program, *arguments = compiler
-    return Wrap(Store(store), arch, device, strict).run((_find(program), *arguments))
+    return Wrap(Store(store), arch, device, strict, find_llvm_tool("clang++")).run((_find(program), *arguments))
 
 
 def _find(program: str) -> str:
