@@ -1,3 +1,5 @@
 // All device code, as one module.
-#include "device/compare.cu"
 #include "device/memory.cu"
+// memory.cu has the tiles that these work on.
+#include "device/compare.cu"
+#include "device/timing.cu"
