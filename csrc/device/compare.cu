@@ -1,5 +1,5 @@
-// Device code that compares memory with what it should be. Tiles are as in memory.cu.
-#include "device/portable.h"
+// Device code that compares memory with what it should be.
+#include "device/tile.h"
 
 // At most 1 << (shift + 4) bytes of one region: where they are, where the expected ones are, and the tile's place in
 // the region.
