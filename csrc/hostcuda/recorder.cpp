@@ -9,8 +9,8 @@
 #include <stdexcept>
 
 #include "hostcuda/memory.h"
-#include "hostcuda/names.h"
 #include "snapshot/reachability.h"
+#include "store/names.h"
 
 namespace r3::hostcuda {
 namespace {

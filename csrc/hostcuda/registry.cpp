@@ -8,35 +8,17 @@
 
 #include "hostcuda/device.h"
 #include "hostcuda/memory.h"
-#include "hostcuda/names.h"
 #include "snapshot/snapshot.h"
+#include "store/fat_binary.h"
+#include "store/names.h"
 
 namespace r3::hostcuda {
 namespace {
 
-// What the compilers pass to __cudaRegisterFatBinary, and what its `data` points to.
-struct FatBinaryWrapper {
-  std::uint32_t magic, version;
-  const void* data;
-  const void* more;
-};
-constexpr std::uint32_t wrapper_magic = 0x466243b1;
-
-struct FatBinaryHeader {
-  std::uint32_t magic;
-  std::uint16_t version, header_size;
-  std::uint64_t size;  // of what follows the header
-};
-constexpr std::uint32_t header_magic = 0xba55ed50;
-
-std::string image_hash(const void* fat_binary) {
-  FatBinaryWrapper wrapper;
-  std::memcpy(&wrapper, fat_binary, sizeof wrapper);
-  if (wrapper.magic != wrapper_magic || !wrapper.data) throw std::runtime_error("its device image is no fat binary");
-  FatBinaryHeader header;
-  std::memcpy(&header, wrapper.data, sizeof header);
-  if (header.magic != header_magic) throw std::runtime_error("its device image has an unknown format");
-  return content_hash({static_cast<const std::byte*>(wrapper.data), header.header_size + header.size});
+std::string image_hash(const void* data) {
+  const auto image = fat_binary(data);
+  if (!image) throw std::runtime_error("its device image is no fat binary");
+  return content_hash(*image);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 #include "hostcuda/api.h"
 #include "hostcuda/engine.h"
-#include "hostcuda/store.h"
 #include "snapshot/arena.h"
+#include "store/store.h"
 
 namespace r3::hostcuda {
 

@@ -1,4 +1,4 @@
-#include "hostcuda/names.h"
+#include "store/names.h"
 
 #include <cxxabi.h>
 
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
-namespace r3::hostcuda {
+namespace r3 {
 namespace {
 
 constexpr std::string_view anonymous_of_clang = "12_GLOBAL__N_1";
@@ -79,4 +79,4 @@ std::string demangled(const std::string& name) {
   return status == 0 ? text.get() : name;
 }
 
-}  // namespace r3::hostcuda
+}  // namespace r3

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace r3::hostcuda {
+namespace r3 {
 
 // What a kernel or variable that was registered as `name` may be called in a module, the likeliest first.
 std::vector<std::string> module_names(std::string_view name);
@@ -12,4 +12,4 @@ std::vector<std::string> module_names(std::string_view name);
 // The C++ name, or `name` itself when it is not a mangled one.
 std::string demangled(const std::string& name);
 
-}  // namespace r3::hostcuda
+}  // namespace r3

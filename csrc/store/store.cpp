@@ -1,4 +1,4 @@
-#include "hostcuda/store.h"
+#include "store/store.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-namespace r3::hostcuda {
+namespace r3 {
 namespace {
 
 std::string environment(const char* name) {
@@ -53,4 +53,4 @@ std::optional<StoredModule> find_module(const std::string& image_hash) {
   return StoredModule{hash, arch->get<std::string>(), root / "modules" / (hash + ".bc")};
 }
 
-}  // namespace r3::hostcuda
+}  // namespace r3

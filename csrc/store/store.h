@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace r3::hostcuda {
+namespace r3 {
 
 struct StoredModule {
   std::string hash;
@@ -17,4 +17,4 @@ std::optional<StoredModule> find_module(const std::string& image_hash);
 
 std::string read_file(const std::filesystem::path& path);  // throws std::runtime_error
 
-}  // namespace r3::hostcuda
+}  // namespace r3
