@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
@@ -17,11 +15,6 @@ namespace {
 
 constexpr std::string_view kinds[] = {"scalar", "pointer", "aggregate"};  // by r3simt_parameter.is_pointer
 
-std::string_view environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 std::span<const std::byte> bytes_of(std::uint64_t base, std::uint64_t size) {
   return {static_cast<const std::byte*>(pointer_to(base)), size};
 }
@@ -32,25 +25,11 @@ std::uint64_t word_at(std::span<const std::byte> bytes, std::size_t offset) {
   return word;
 }
 
-// What makes two launches of a kernel the same: all but the device addresses. (Two modules may each have a kernel of
-// that name.)
-std::string identity(const std::string& module, const Launch& launch, std::span<const std::byte> arguments) {
-  const std::uint32_t geometry[] = {launch.grid.x,
-                                    launch.grid.y,
-                                    launch.grid.z,
-                                    launch.block.x,
-                                    launch.block.y,
-                                    launch.block.z,
-                                    static_cast<std::uint32_t>(launch.dynamic_shared),
-                                    launch.cooperative};
-  std::string key = module;
-  key.append(reinterpret_cast<const char*>(geometry), sizeof geometry);
-  const std::size_t start = key.size();
-  key.append(reinterpret_cast<const char*>(arguments.data()), arguments.size());
-  for (std::size_t at = 0; at + 8 <= arguments.size(); at += 8) {
-    if (arena_address(word_at(arguments, at))) key.replace(start + at, 8, 8, '\0');
-  }
-  return key;
+Geometry geometry_of(const Launch& launch) {
+  return {{launch.grid.x, launch.grid.y, launch.grid.z},
+          {launch.block.x, launch.block.y, launch.block.z},
+          static_cast<std::uint32_t>(launch.dynamic_shared),
+          launch.cooperative};
 }
 
 void refuse_host_pointers(std::span<const std::byte> arguments) {
@@ -91,49 +70,37 @@ Recorder::Recorder(std::filesystem::path folder) noexcept : folder_(std::move(fo
   try {
     chunks_.emplace(folder_);
     journal_.emplace(folder_ / "journal.jsonl");
-    if (const auto text = environment("R3LLVM_RECORD_MAX"); !text.empty()) {
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), max_launches_);
-      if (error != std::errc() || end != text.data() + text.size()) {
-        throw std::runtime_error("R3LLVM_RECORD_MAX is no number: " + std::string(text));
-      }
-    }
-    if (const auto text = environment("R3LLVM_RECORD_KERNELS"); !text.empty()) {
-      pattern_.emplace(text.begin(), text.end(), std::regex::ECMAScript | std::regex::optimize);
-    }
-  } catch (const std::regex_error& error) {
-    fail("", std::string("R3LLVM_RECORD_KERNELS is no regular expression: ") + error.what());
+    criteria_ = Criteria::from_environment();
   } catch (const std::exception& error) {
     fail("", error.what());
   }
 }
 
-Recorder::Selected& Recorder::select(const std::string& kernel) {
-  const auto [entry, fresh] = kernels_.try_emplace(kernel);
-  if (fresh) {
-    entry->second.wanted =
-        !pattern_ || std::regex_search(kernel, *pattern_) || std::regex_search(demangled(kernel), *pattern_);
-    if (!entry->second.wanted) journal_->append(skipped_line(kernel));
-  }
-  return entry->second;
+Launches& Recorder::select(const std::string& kernel) {
+  if (const auto found = kernels_.find(kernel); found != kernels_.end()) return found->second;
+  const bool wanted = criteria_.want_kernel(kernel, demangled(kernel));
+  if (!wanted) journal_->append(skipped_line(kernel));
+  return kernels_.try_emplace(kernel, criteria_, wanted).first->second;
 }
 
 void Recorder::begin(const Kernel& kernel, const Launch& launch, std::span<const std::byte> arguments) noexcept {
   const std::lock_guard lock(mutex_);
   if (failed_) return;
   try {
-    Selected& selected = select(kernel.name());
-    const std::uint64_t index = selected.seen++;
-    if (!selected.wanted || selected.recorded >= max_launches_) return;
-    if (!selected.distinct.insert(identity(kernel.image().stored().hash, launch, arguments)).second) return;
+    Launches& launches = select(kernel.name());
+    const std::uint64_t index = launches.count();
+    const Geometry geometry = geometry_of(launch);
+    if (launches.idle() || !launches.take(index, identity(kernel.image().stored().hash, geometry, arguments))) return;
+    taken_ = &launches;
     refuse_host_pointers(arguments);
     LaunchRecord record;
     record.kernel = kernel.name();
     record.module = kernel.image().stored().hash;
     record.index = index;
-    record.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
-    record.block = {launch.block.x, launch.block.y, launch.block.z};
-    record.dynamic_shared = static_cast<std::uint32_t>(launch.dynamic_shared);
-    record.cooperative = launch.cooperative;
+    record.grid = geometry.grid;
+    record.block = geometry.block;
+    record.dynamic_shared = geometry.dynamic_shared;
+    record.cooperative = geometry.cooperative;
     record.arguments.assign(arguments.begin(), arguments.end());
     for (std::uint32_t i = 0; i < kernel.info().n_parameters; ++i) {
       const r3simt_parameter& p = kernel.info().parameters[i];
@@ -158,7 +125,8 @@ void Recorder::finish(const std::string& failure) noexcept {
   try {
     for (RegionSnapshot& region : record.regions) region.epilogue = chunks_->put(bytes_of(region.base, region.size));
     journal_->append(launch_line(record));
-    ++kernels_[record.kernel].recorded;
+    taken_->recorded();
+    taken_ = nullptr;
   } catch (const std::exception& error) {
     fail(record.kernel, error.what());
   }
@@ -172,7 +140,9 @@ void Recorder::refuse(const std::string& kernel, const std::string& reason) noex
   const std::lock_guard lock(mutex_);
   if (failed_) return;
   try {
-    if (select(kernel).wanted) append_refusal(kernel, reason);
+    if (taken_) taken_->refused();
+    taken_ = nullptr;
+    if (select(kernel).wanted()) append_refusal(kernel, reason);
   } catch (const std::exception& error) {
     fail(kernel, error.what());
   }

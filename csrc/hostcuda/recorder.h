@@ -8,13 +8,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <regex>
 #include <set>
 #include <span>
 #include <string>
 
 #include "hostcuda/launch.h"
 #include "snapshot/record.h"
+#include "snapshot/selection.h"
 #include "snapshot/snapshot.h"
 
 namespace r3::hostcuda {
@@ -31,25 +31,18 @@ class Recorder {
   void end() noexcept;
 
  private:
-  struct Selected {
-    bool wanted = false;
-    std::uint64_t seen = 0;
-    unsigned recorded = 0;
-    std::set<std::string> distinct;
-  };
-
-  Selected& select(const std::string& kernel);
+  Launches& select(const std::string& kernel);
   void fail(const std::string& kernel, const std::string& reason) noexcept;
   void append_refusal(const std::string& kernel, const std::string& reason);
 
   const std::filesystem::path folder_;
   std::recursive_mutex mutex_;
   bool failed_ = false;
-  unsigned max_launches_ = 4;
-  std::optional<std::regex> pattern_;
+  Criteria criteria_;
   std::optional<ChunkStore> chunks_;
   std::optional<Journal> journal_;
-  std::map<std::string, Selected> kernels_;
+  std::map<std::string, Launches> kernels_;
+  Launches* taken_ = nullptr;  // those of the launch that is being recorded
   std::set<std::pair<std::string, std::string>> refusals_;
   std::optional<LaunchRecord> pending_;
   std::atomic<std::uint64_t> launches_seen_{0};

@@ -40,25 +40,6 @@ bool write_all(int fd, const void* data, std::size_t size) {
   return true;
 }
 
-void write_whole(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  static std::atomic<unsigned> counter{0};
-  const std::filesystem::path beside =
-      path.parent_path() / (".part-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
-  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) fail(beside);
-  bool good = write_all(fd, bytes.data(), bytes.size());
-  int error = errno;
-  if (::close(fd) != 0 && good) {  // a full quota may be told only here
-    good = false;
-    error = errno;
-  }
-  if (good && ::rename(beside.c_str(), path.c_str()) == 0) return;
-  if (good) error = errno;
-  ::unlink(beside.c_str());
-  errno = error;
-  fail(path);
-}
-
 // One frame after another, each from the start.
 class Compressor {
  public:
@@ -104,6 +85,25 @@ Known& known() {
 
 }  // namespace
 
+void write_whole(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  static std::atomic<unsigned> counter{0};
+  const std::filesystem::path beside =
+      path.parent_path() / (".part-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
+  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) fail(beside);
+  bool good = write_all(fd, bytes.data(), bytes.size());
+  int error = errno;
+  if (::close(fd) != 0 && good) {  // a full quota may be told only here
+    good = false;
+    error = errno;
+  }
+  if (good && ::rename(beside.c_str(), path.c_str()) == 0) return;
+  if (good) error = errno;
+  ::unlink(beside.c_str());
+  errno = error;
+  fail(path);
+}
+
 std::string content_hash(std::span<const std::byte> bytes) {
   static const int ready = sodium_init();  // also picks the fastest implementation for this processor
   (void)ready;
@@ -121,7 +121,7 @@ ChunkStore::ChunkStore(std::filesystem::path root) : root_(std::move(root)) {
   if (error) throw std::system_error(error, (root_ / "chunks").string());
 }
 
-std::vector<std::string> ChunkStore::put(std::span<const std::byte> bytes) {
+std::vector<std::string> ChunkStore::put(std::span<const std::byte> bytes, unsigned threads) {
   std::vector<std::string> hashes((bytes.size() + chunk_bytes - 1) / chunk_bytes);
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
@@ -142,8 +142,9 @@ std::vector<std::string> ChunkStore::put(std::span<const std::byte> bytes) {
     }
   };
   std::vector<std::future<void>> helpers;
+  if (threads == 0) threads = std::thread::hardware_concurrency();
   const std::size_t useful = hashes.size() / chunks_per_thread;
-  for (std::size_t i = 1; i < std::min<std::size_t>(useful, std::thread::hardware_concurrency()); ++i) {
+  for (std::size_t i = 1; i < std::min<std::size_t>(useful, threads); ++i) {
     helpers.push_back(std::async(std::launch::async, work));
   }
   work();

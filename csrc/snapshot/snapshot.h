@@ -15,13 +15,17 @@ inline constexpr std::size_t chunk_bytes = 256 * 1024;
 // BLAKE2b-128 in lower-case hex: the name of a chunk, a module or an image.
 std::string content_hash(std::span<const std::byte> bytes);
 
+// Writes a file that appears whole or not at all. Throws std::system_error.
+void write_whole(const std::filesystem::path& path, std::span<const std::byte> bytes);
+
 // Stores chunks as chunks/ab/abcdef….zst (one zstd frame of at most chunk_bytes raw bytes). Each file appears whole or
 // not at all (written beside, then renamed). Thread-safe. Throws std::system_error when the disk refuses.
 class ChunkStore {
  public:
   explicit ChunkStore(std::filesystem::path root);
-  std::vector<std::string> put(
-      std::span<const std::byte> bytes);  // hashes in order, each chunk_bytes long but the last
+  // Hashes in order, each chunk_bytes long but the last. `threads` at most share the work; 0: one a processor.
+  std::vector<std::string> put(std::span<const std::byte> bytes, unsigned threads = 0);
+
  private:
   std::filesystem::path root_;
 };
