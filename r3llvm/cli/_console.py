@@ -25,10 +25,10 @@ class Seconds(click.FloatRange):
         return seconds
 
 
-def print_table(table: Table) -> None:
-    """Prints to stdout; a pipe gets as much width as the table asks for."""
-    console = Console(highlight=False)
-    console.print(table) if console.is_terminal else Console(highlight=False, width=200).print(table)
+def print_table(table: Table, stderr: bool = False) -> None:
+    """Prints to stdout or stderr; a pipe gets as much width as the table asks for."""
+    console = Console(highlight=False, stderr=stderr)
+    console.print(table) if console.is_terminal else Console(highlight=False, width=200, stderr=stderr).print(table)
 
 
 def short_name(kernel: str) -> str:
@@ -45,7 +45,7 @@ def short_name(kernel: str) -> str:
 
 def count(number: int, thing: str) -> str:
     """`1 launch`, `2 launches`."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}{'es' if thing.endswith('ch') else 's'}"
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}{'es' if thing.endswith(('ch', 's')) else 's'}"
 
 
 def size(n_bytes: int) -> str:

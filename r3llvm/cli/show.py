@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 
 from r3llvm.cli._console import dimensions, print_table, short_name, size
+from r3llvm.cli._notes import notes
 from r3llvm.recording import Launch, Recording
 
 
@@ -22,16 +23,20 @@ def command(recording: Path, as_json: bool) -> None:
         click.echo(manifest.model_dump_json(indent=1))
         return
     click.echo(f"{recording}: {' '.join(manifest.application)}")
+    capability = f" (compute capability {manifest.capability})" if manifest.capability else ""
     click.echo(
-        f"recorded {manifest.created} on {manifest.device} by r3llvm {manifest.r3llvm_version}; "
+        f"recorded {manifest.created} on {manifest.device}{capability} by r3llvm {manifest.r3llvm_version}; "
         f"{len(manifest.launches)} of {manifest.launches_seen} launches kept; {size(opened.stored_bytes())} stored"
     )
     for module in manifest.modules:
         click.echo(f"module {module.hash[:12]}: {module.source} for {module.arch}")
-    table = Table("kernel", "launch", "grid", "block", "shared", "regions", "memory", "changed")
+    for image in manifest.images:
+        click.echo(f"image {image.hash[:12]}: {image.kind}, {size(image.size)}")
+    table = Table("kernel", "code", "launch", "grid", "block", "shared", "regions", "memory", "changed")
     for launch in manifest.launches:
         table.add_row(
             short_name(launch.kernel),
+            f"module {launch.module[:12]}" if launch.module else f"image {(launch.image or '')[:12]}",
             str(launch.index),
             dimensions(launch.grid),
             dimensions(launch.block),
@@ -41,8 +46,8 @@ def command(recording: Path, as_json: bool) -> None:
             size(_changed(launch, manifest.chunk_bytes)),
         )
     print_table(table)
-    for refusal in manifest.refusals:
-        click.echo(f"not recorded: {short_name(refusal.kernel)}: {refusal.reason}")
+    for note in notes(manifest):
+        click.echo(note)
 
 
 def _changed(launch: Launch, chunk_bytes: int) -> int:

@@ -14,7 +14,7 @@ from r3llvm.recording import Recording, problems
 @click.command()
 @click.argument("recordings", nargs=-1, required=True, type=click.Path(path_type=Path))
 def command(recordings: tuple[Path, ...]) -> int:
-    """Check the schema of RECORDINGS, and the hash of every module and chunk in them."""
+    """Check the schema of RECORDINGS, and the hash of every module, image and chunk in them."""
     status = 0
     for path in recordings:
         bad = 0

@@ -1,17 +1,22 @@
 """Recordings: made by running an application, read for replays."""
 
 from r3llvm.recording.export import export_recording, import_recording
-from r3llvm.recording.manifest import Launch, Manifest, Module, Parameter, Refusal, Region
+from r3llvm.recording.manifest import Image, Launch, Manifest, Module, Parameter, Refusal, Region
 from r3llvm.recording.names import demangle, matches
+from r3llvm.recording.preload import recorder_library
+from r3llvm.recording.profile import KernelTime, Profile
 from r3llvm.recording.recorder import Recorder, check_application, host_environment
 from r3llvm.recording.recording import Recording
 from r3llvm.recording.verify import problems
 
 __all__ = [
+    "Image",
+    "KernelTime",
     "Launch",
     "Manifest",
     "Module",
     "Parameter",
+    "Profile",
     "Recorder",
     "Recording",
     "Refusal",
@@ -23,4 +28,5 @@ __all__ = [
     "import_recording",
     "matches",
     "problems",
+    "recorder_library",
 ]

@@ -1,24 +1,18 @@
-"""From what the recording library left behind to a finished recording."""
+"""What the recording library left behind, read."""
 
 from __future__ import annotations
 
-import datetime
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-import r3llvm
-from r3llvm.capture import Store
 from r3llvm.errors import R3Error
-from r3llvm.files import flush_filesystem, text_of, write_atomically
-from r3llvm.recording.manifest import Launch, Manifest, Module, Refusal
-from r3llvm.recording.recording import chunk_name, module_name, referenced_chunks
-from r3llvm.recording.source import MANIFEST
+from r3llvm.recording.manifest import Foreign, Image, Launch, Refusal
 
-CHUNK_BYTES = 256 * 1024
 JOURNAL = "journal.jsonl"
 
 
@@ -26,24 +20,28 @@ JOURNAL = "journal.jsonl"
 class Journal:
     """journal.jsonl, read: see recordings/README.md."""
 
+    device: str = ""  # the GPU's name; none on the host
+    capability: str = ""
     launches: list[Launch] = field(default_factory=list)
+    images: dict[str, Image] = field(default_factory=dict)  # by hash
     refusals: list[Refusal] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)  # kernels that the filter left out
     launches_seen: int = 0
+    graph_launches: int = 0
+    captured_launches: int = 0
+    foreign: list[Foreign] = field(default_factory=list)
+    other_processes: int = 0  # that launched kernels while another made the recording
+    other_launches: int = 0
     ended: bool = False  # an application that used the runtime came to its normal end
 
     @classmethod
     def read(cls, path: Path) -> Journal:
         """An empty journal when there is no file. Raises R3Error for a line that is not the format's."""
         journal = cls()
-        lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
-        for number, line in enumerate(lines[:-1], 1):  # what follows the last newline was cut off by a kill
+        for number, line in enumerate(whole_lines(path), 1):
             try:
-                entry = json.loads(line)
-                if not isinstance(entry, dict):
-                    raise TypeError("no JSON object")
-                journal._add(entry)
-            except (ValueError, TypeError, KeyError) as error:
+                journal._add(json_object(line))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
                 raise R3Error(f"line {number} of the recorder's journal is damaged ({reason}): record again") from error
         journal.launches_seen = max(journal.launches_seen, len(journal.launches))
@@ -52,71 +50,52 @@ class Journal:
     def _add(self, entry: dict[str, Any]) -> None:
         kind = entry.pop("type")
         if kind == "launch":
-            self.launches.append(Launch.model_validate(entry))
+            hashes = {name: entry.get(name) or None for name in ("module", "image")}  # "": none
+            self.launches.append(Launch.model_validate(entry | hashes))
+        elif kind == "image":
+            image = Image(hash=entry["hash"], kind=entry["kind"], size=entry["bytes"])
+            self.images[image.hash] = image
         elif kind == "refusal":
             self.refusals.append(Refusal.model_validate(entry))
         elif kind == "skipped":
             self.skipped.append(str(entry["kernel"]))
+        elif kind == "device":
+            self.device, self.capability = str(entry["name"]), str(entry["capability"])
+        elif kind == "count":
+            self.graph_launches += count(entry["graph_launches"])
+            self.captured_launches += count(entry["captured_launches"])
+            self.foreign += [Foreign.model_validate(foreign) for foreign in entry["foreign"]]
+        elif kind == "other_process":
+            self.other_processes += 1
+            self.other_launches += count(entry["launches"])
         elif kind == "end":
-            self.launches_seen += int(entry["launches_seen"])
+            self.launches_seen += count(entry["launches_seen"])
             self.ended = True
         else:
             raise ValueError(f"type {kind!r} is unknown")
 
 
-def finish(folder: Path, journal: Journal, store: Store, application: tuple[str, ...], device: str) -> Manifest:
-    """Turns the recorder's folder into a recording: modules copied in, manifest written, the rest removed, all on disk.
-
-    Raises R3Error when a module is not in the store, or a chunk is missing.
-    """
-    modules = []
-    for module_hash in dict.fromkeys(launch.module for launch in journal.launches if launch.module):
-        stored = store.describe(module_hash)
-        _write(folder / module_name(module_hash), store.module(module_hash))
-        modules.append(
-            Module(
-                hash=module_hash,
-                source=stored.source,
-                command=stored.command,
-                arch=stored.arch,
-                includes=tuple(include.path for include in stored.includes),
-            )
-        )
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file that need not exist; what follows the last newline was cut off by a kill."""
     try:
-        manifest = Manifest(
-            r3llvm_version=r3llvm.__version__,
-            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            device=device,
-            application=tuple(map(text_of, application)),
-            chunk_bytes=CHUNK_BYTES,
-            modules=tuple(modules),
-            launches=tuple(journal.launches),
-            refusals=tuple(journal.refusals),
-            launches_seen=journal.launches_seen,
-        )
-    except ValidationError as error:
-        raise R3Error(f"the recorder's journal is inconsistent: {error.errors()[0]['msg']}") from error
-    _keep_only_referenced(folder, manifest)
-    _write(folder / MANIFEST, manifest.model_dump_json(indent=1).encode())
-    try:
-        flush_filesystem(folder)
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
     except OSError as error:
-        raise R3Error(f"cannot write {folder}: {error.strerror or error}") from error
-    return manifest
+        raise R3Error(f"cannot read {path}: {error.strerror or error}") from error
+    yield from data.split(b"\n")[:-1]
 
 
-def _keep_only_referenced(folder: Path, manifest: Manifest) -> None:
-    referenced = {folder / chunk_name(chunk_hash) for chunk_hash in referenced_chunks(manifest)}
-    present = {path for path in (folder / "chunks").rglob("*") if path.is_file()}
-    if missing := referenced - present:
-        raise R3Error(f"the recorder lost {len(missing)} chunks (such as {min(missing).stem}): record again")
-    for path in present - referenced:
-        path.unlink()
-    (folder / JOURNAL).unlink(missing_ok=True)
+def json_object(line: bytes) -> dict[str, Any]:
+    """Raises ValueError or TypeError when this is none."""
+    entry = json.loads(line)
+    if not isinstance(entry, dict):
+        raise TypeError("no JSON object")
+    return entry
 
 
-def _write(path: Path, data: bytes) -> None:
-    try:
-        write_atomically(path, data)
-    except OSError as error:
-        raise R3Error(f"cannot write {path}: {error.strerror or error}") from error
+def count(value: Any) -> int:
+    """How many. Raises ValueError for what is no count."""
+    if not isinstance(value, int) or not 0 <= value < 1 << 62:
+        raise ValueError(f"{value!r} is no count")
+    return value

@@ -107,6 +107,13 @@ class Refusal(_Model):
     launches: int = 1
 
 
+class Foreign(_Model):
+    """Memory of the application that lies in no arena: a kernel that reaches it is refused."""
+
+    kind: str = Field(description='such as "managed memory"')
+    bytes: Large
+
+
 class Manifest(_Model):
     """manifest.json of a recording folder."""
 
@@ -114,6 +121,7 @@ class Manifest(_Model):
     r3llvm_version: str
     created: str = Field(description="ISO 8601, UTC")
     device: str = Field(description='"host" or the GPU\'s name')
+    capability: str = Field(default="", description='compute capability of the GPU, e.g. "9.0"; empty on the host')
     application: tuple[str, ...]
     chunk_bytes: int = Field(gt=0, le=64 << 20)
     modules: tuple[Module, ...]
@@ -123,6 +131,11 @@ class Manifest(_Model):
     launches_seen: int = 0
     graph_launches: int = Field(default=0, description="launches of whole graphs, which are not recorded")
     captured_launches: int = Field(default=0, description="launches into a capturing stream, which are not recorded")
+    other_processes: int = Field(
+        default=0, description="processes of the application that launched kernels, unrecorded"
+    )
+    other_launches: int = Field(default=0, description="how many those launched")
+    foreign: tuple[Foreign, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Manifest:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +19,12 @@ from types import FrameType
 from r3llvm.capture import Store
 from r3llvm.capture.toolkit import hostcuda_library
 from r3llvm.errors import R3Error, UsageError
-from r3llvm.recording.journal import JOURNAL, Journal, finish
+from r3llvm.recording.crosscheck import crosscheck
+from r3llvm.recording.finish import finish
+from r3llvm.recording.journal import JOURNAL, Journal
 from r3llvm.recording.names import compile_pattern, demangle
+from r3llvm.recording.preload import check_gpu, check_preloadable, cuda_environment
+from r3llvm.recording.profile import Profile
 from r3llvm.recording.recording import Recording
 from r3llvm.recording.source import MANIFEST
 
@@ -28,12 +33,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recorder:
-    """How to record. `kernels`: a regular expression; `max_launches`: recorded launches per kernel."""
+    """How to record.
+
+    device: "host" or "cuda". kernels: a regular expression. max_launches: recorded launches per kernel; launches and
+    every: which of them, by their number. scope: "reachable" or "all" of the device's memory. max_bytes: of host memory
+    that snapshots may wait in. ranks: of MPI, such as "0,2" or "all". None and (): the recording library's defaults.
+    """
 
     store: Store
     kernels: str | None = None
     max_launches: int | None = None
     allow_failure: bool = False
+    device: str = "host"
+    launches: tuple[int, ...] = ()
+    every: int | None = None
+    scope: str | None = None
+    max_bytes: int | None = None
+    ranks: str | None = None
 
     def record(self, application: Sequence[str], output: Path, force: bool = False) -> Recording:
         """Runs the application to its end and leaves a recording in the folder `output`.
@@ -41,37 +57,75 @@ class Recorder:
         Raises UsageError when `output` is taken, the filter matches nothing or there is no such application; R3Error
         when the application fails or launches nothing; KeyboardInterrupt. Then nothing is left behind.
         """
-        self._check(application, output, force)
+        self.check_output(output, force)
+        self._check(application)
         partial = _partial_folder(output)
         try:
             status = _run(application, self._environment(partial))
             journal = self._judge(partial, status)
-            finish(partial, journal, self.store, tuple(application), "host")
+            finish(partial, journal, self.store, tuple(application), self._device_name(journal))
             _move_into_place(partial, output)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
         return Recording.open(output)
 
-    def _check(self, application: Sequence[str], output: Path, force: bool) -> None:
+    def profile(self, application: Sequence[str]) -> Profile:
+        """Runs the application to its end and measures the GPU time of its kernels; records nothing.
+
+        Raises what `record` does.
+        """
+        self._check(application)
+        with tempfile.TemporaryDirectory(prefix="r3llvm-profile-") as folder:
+            (Path(folder) / "chunks").mkdir()
+            file = Path(folder) / "profile.jsonl"
+            environment = self._environment(Path(folder)) | {"R3LLVM_RECORD_PROFILE": str(file)}
+            environment.pop("R3LLVM_RECORD_KERNELS", None)
+            status = _run(application, environment)
+            self._complain(Path(folder), status)
+            profile = Profile.read(file)
+        if not profile.kernels and (profile.graph_launches or profile.captured_launches):
+            raise R3Error(f"nothing was measured: {_ONLY_GRAPHS}")
+        if not profile.kernels:
+            raise R3Error(f"nothing was measured: {_UNSEEN}{_ending(status)}")
+        return profile
+
+    @staticmethod
+    def check_output(output: Path, force: bool) -> None:
+        """Raises UsageError when there is something that may not be replaced."""
         if output.exists() or output.is_symlink():
             if not force:
                 raise UsageError(f"{output} exists already: name another with -o, or replace it with --force")
             if not (output / MANIFEST).exists():
                 raise UsageError(f"{output} is no recording, so --force does not replace it: name another with -o")
+
+    def _check(self, application: Sequence[str]) -> None:
         if self.kernels is not None:
             compile_pattern(self.kernels)
         check_application(application)
+        if self.device == "cuda":
+            check_gpu()
+            check_preloadable(application)
 
     def _environment(self, folder: Path) -> dict[str, str]:
-        environment = host_environment(self.store) | {"R3LLVM_RECORD": str(folder.absolute())}
-        if self.kernels is not None:
-            environment["R3LLVM_RECORD_KERNELS"] = self.kernels
-        if self.max_launches is not None:
-            environment["R3LLVM_RECORD_MAX"] = str(self.max_launches)
-        return environment
+        environment = cuda_environment(self.store) if self.device == "cuda" else host_environment(self.store)
+        max_launches = self.max_launches or len(self.launches) or None
+        chosen = {
+            "R3LLVM_RECORD": str(folder.absolute()),
+            "R3LLVM_RECORD_KERNELS": self.kernels,
+            "R3LLVM_RECORD_MAX": max_launches,
+            "R3LLVM_RECORD_LAUNCHES": ",".join(map(str, self.launches)) or None,
+            "R3LLVM_RECORD_EVERY": self.every,
+            "R3LLVM_RECORD_SCOPE": self.scope,
+            "R3LLVM_RECORD_BYTES": self.max_bytes,
+            "R3LLVM_RECORD_RANKS": self.ranks,
+        }
+        return environment | {name: str(value) for name, value in chosen.items() if value is not None}
 
-    def _judge(self, folder: Path, status: int) -> Journal:
-        """Reads the journal, or says why there is nothing to make a recording of."""
+    def _device_name(self, journal: Journal) -> str:
+        return (journal.device or "an NVIDIA GPU") if self.device == "cuda" else "host"
+
+    def _complain(self, folder: Path, status: int) -> None:
+        """Raises when the recording library could not go on, or the application failed."""
         failed = folder / "failed"
         if failed.exists():
             reason = " ".join(failed.read_text(errors="replace").split()) or f"{folder.parent}: No space left on device"
@@ -84,10 +138,16 @@ class Recorder:
             raise R3Error(f"recording failed: {reason}{remedy}")
         if status and not self.allow_failure:
             raise R3Error(f"the application {_ended(status)}; nothing was recorded (--allow-failure keeps what was)")
+
+    def _judge(self, folder: Path, status: int) -> Journal:
+        """Reads the journal, or says why there is nothing to make a recording of."""
+        self._complain(folder, status)
         journal = Journal.read(folder / JOURNAL)
+        if self.device == "cuda":
+            crosscheck(journal, self.store)
         if journal.launches:
             return journal
-        ending = f" (the application {_ended(status)})" if status else ""
+        ending = _ending(status)
         if journal.refusals:
             first = journal.refusals[0]
             more = f" (and {len(journal.refusals) - 1} more refusals)" if len(journal.refusals) > 1 else ""
@@ -95,12 +155,36 @@ class Recorder:
         if journal.skipped:
             seen = ", ".join(dict.fromkeys(demangle(kernel) for kernel in journal.skipped))
             raise UsageError(f"no kernel matches {self.kernels!r}; the application launched {seen}{ending}")
+        raise R3Error(f"nothing was recorded: {self._why_nothing(journal)}{ending}")
+
+    def _why_nothing(self, journal: Journal) -> str:
+        if journal.other_launches:
+            ranks = "0" if self.ranks is None else self.ranks
+            return (
+                f"{journal.other_processes} processes launched {journal.other_launches} kernels, but none has an MPI "
+                f"rank of {ranks}: name others with --ranks"
+            )
+        if journal.launches_seen:
+            return (
+                f"the application launched {journal.launches_seen} kernels, none of which --launches and --every pick"
+            )
+        if journal.graph_launches or journal.captured_launches:
+            return _ONLY_GRAPHS
         if journal.ended:
-            raise R3Error(f"nothing was recorded: the application launched no kernel{ending}")
-        raise R3Error(
-            "nothing was recorded: the application launched no kernel through r3llvm's CUDA runtime; build it with "
-            f"`r3llvm wrap --device host -- clang++ …`, linked with the shared libcudart{ending}"
+            return "the application launched no kernel"
+        if self.device == "cuda":
+            return _UNSEEN
+        return (
+            "the application launched no kernel through r3llvm's CUDA runtime; build it with "
+            "`r3llvm wrap --device host -- clang++ …`, linked with the shared libcudart"
         )
+
+
+_ONLY_GRAPHS = "all launches are made by CUDA graphs, which are not recorded: switch graphs off in the application"
+_UNSEEN = (
+    "the recorder saw no launch: the application launches none, or was built for the host device (--device host), or "
+    "ignores LD_PRELOAD (statically linked, setuid, in a container, or started with a clean environment)"
+)
 
 
 def host_environment(store: Store) -> dict[str, str]:
@@ -148,6 +232,10 @@ def _run(application: Sequence[str], environment: dict[str, str]) -> int:
     if seen:
         raise KeyboardInterrupt
     return status
+
+
+def _ending(status: int) -> str:
+    return f" (the application {_ended(status)})" if status else ""
 
 
 def _ended(status: int) -> str:

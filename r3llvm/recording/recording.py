@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.files import content_hash
-from r3llvm.recording.manifest import SCHEMA_VERSION, Launch, Manifest, Module, Region
+from r3llvm.recording.manifest import SCHEMA_VERSION, Image, Launch, Manifest, Module, Region
 from r3llvm.recording.names import demangle, matches
 from r3llvm.recording.source import MANIFEST, Source, open_source
 
@@ -27,6 +27,11 @@ def chunk_name(chunk_hash: str) -> str:
 def module_name(module_hash: str) -> str:
     """A module's file inside a recording."""
     return f"modules/{module_hash}.bc"
+
+
+def image_name(image_hash: str) -> str:
+    """A device image's file inside a recording."""
+    return f"images/{image_hash}"
 
 
 class Recording:
@@ -83,10 +88,15 @@ class Recording:
 
     def module(self, module_hash: str) -> bytes:
         """A module's bitcode. Raises R3Error when it is missing or damaged."""
-        data = self._read(module_name(module_hash), f"module {module_hash}")
-        if content_hash(data) != module_hash:
-            raise self._damaged(f"module {module_hash}", "its bytes have another hash")
-        return data
+        return self._read_whole(module_name(module_hash), f"module {module_hash}", module_hash)
+
+    def describe_image(self, image_hash: str) -> Image:
+        """What kind of image it is."""
+        return next(image for image in self.manifest.images if image.hash == image_hash)
+
+    def image(self, image_hash: str) -> bytes:
+        """A device image, as cuModuleLoadData takes it. Raises R3Error when it is missing or damaged."""
+        return self._read_whole(image_name(image_hash), f"image {image_hash}", image_hash)
 
     def read_region(self, region: Region, moment: Moment) -> bytes:
         """`region.size` bytes, before or after the launch. Raises R3Error when a chunk is missing or damaged."""
@@ -115,6 +125,7 @@ class Recording:
     def files(self) -> Iterator[str]:
         """The names of all files that belong to the recording, the manifest last."""
         yield from (module_name(module.hash) for module in self.manifest.modules)
+        yield from (image_name(image.hash) for image in self.manifest.images)
         yield from (chunk_name(chunk_hash) for chunk_hash in referenced_chunks(self.manifest))
         yield MANIFEST
 
@@ -124,6 +135,12 @@ class Recording:
             return sum(self.source.size(name) for name in self.files())
         except OSError as error:
             raise R3Error(f"{self.path} is incomplete: {error}; `r3llvm verify` names all that is wrong") from error
+
+    def _read_whole(self, name: str, what: str, content: str) -> bytes:
+        data = self._read(name, what)
+        if content_hash(data) != content:
+            raise self._damaged(what, "its bytes have another hash")
+        return data
 
     def _read(self, name: str, what: str) -> bytes:
         try:

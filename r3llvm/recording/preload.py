@@ -1,0 +1,73 @@
+"""Putting the recording library into an application that runs on a GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+
+from r3llvm import toolchain
+from r3llvm.capture import Store
+from r3llvm.capture.toolkit import has_gpu
+from r3llvm.errors import R3Error, UsageError
+
+_LIBRARY = "libr3recorder.so"
+
+
+def cuda_environment(store: Store) -> dict[str, str]:
+    """The environment of a program that is recorded on a GPU: the recording library comes first, before all others.
+
+    Raises R3Error when the library is not built, or lies where it cannot be preloaded from.
+    """
+    library = str(recorder_library())
+    if re.search(r"[\s:]", library):
+        raise R3Error(f"{library} cannot be preloaded, for its path holds a space or a colon: move r3llvm elsewhere")
+    inherited = os.environ.get("LD_PRELOAD")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("R3LLVM_RECORD_")}
+    preload = f"{library}:{inherited}" if inherited else library
+    return {**kept, "LD_PRELOAD": preload, "R3LLVM_STORE": str(store.root)}
+
+
+def recorder_library() -> Path:
+    """The library that records on a GPU. Raises R3Error when it is not built."""
+    if named := os.environ.get("R3LLVM_RECORDER"):
+        candidates = [Path(named), Path(named) / _LIBRARY]
+    else:
+        candidates = [toolchain.LIBRARIES / _LIBRARY, toolchain.PACKAGE.parent / "build" / "lib" / _LIBRARY]
+    for path in candidates:
+        if path.is_file():
+            return path.absolute()
+    raise R3Error(
+        f"the recording library ({_LIBRARY}) is not in {' or '.join(str(path.parent) for path in candidates)}: "
+        "install r3llvm with its extension (`pip install .`), or name it in R3LLVM_RECORDER"
+    )
+
+
+def check_gpu() -> None:
+    """Raises R3Error when the NVIDIA driver offers no device."""
+    if not has_gpu() and not toolchain.gpus():  # the latter asks the driver, which takes a while
+        raise R3Error("there is no NVIDIA GPU here: run on a machine that has one, or say --device host")
+
+
+def check_preloadable(application: Sequence[str]) -> None:
+    """Raises UsageError when the program is one that the dynamic linker preloads nothing into."""
+    path = Path(shutil.which(application[0]) or application[0])
+    mode = path.stat().st_mode
+    if mode & (stat.S_ISUID | stat.S_ISGID) and os.geteuid() != 0:
+        raise UsageError(f"{path} is setuid or setgid, so the recorder cannot be preloaded: run a copy that is not")
+    with path.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return
+        try:
+            segments = {segment["p_type"] for segment in ELFFile(file).iter_segments()}
+        except (ELFError, ConstructError):
+            return
+    if "PT_INTERP" not in segments:
+        raise UsageError(f"{path} is statically linked, so the recorder cannot be preloaded: link it dynamically")
