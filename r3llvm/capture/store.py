@@ -36,6 +36,8 @@ class StoredModule(BaseModel):
     created: str
     options: tuple[str, ...] = ()  # of the code generator, that the build asked for (precision of divisions, …)
     assembler: tuple[str, ...] = ()  # likewise of ptxas
+    units: tuple[str, ...] = ()  # of a device link: the modules that this one was linked from
+    variables: tuple[str, ...] | None = None  # names of its device variables; None: not known
 
 
 def default_store() -> Path:
@@ -46,6 +48,16 @@ def default_store() -> Path:
     return Path(data) / "r3llvm" / "store"
 
 
+def _variables(bitcode: bytes) -> tuple[str, ...] | None:
+    """For the recorder, which cannot read bitcode. None when we cannot either: it then asks the device image."""
+    from r3llvm.ir import device_variables  # here, for what only reads the store needs no LLVM
+
+    try:
+        return device_variables(bitcode)
+    except R3Error:
+        return None
+
+
 class Store:
     """A folder of modules, named by content. Several builds may write into it at once."""
 
@@ -53,9 +65,10 @@ class Store:
         self.root = Path(root or default_store()).absolute()
 
     def add(self, bitcode: bytes, description: StoredModule) -> None:
-        """Stores a module; the bitcode is there before the description that names it."""
-        self._write(f"modules/{description.hash}.bc", bitcode)
-        self._write(f"modules/{description.hash}.json", description.model_dump_json(indent=1).encode())
+        """Stores a module, with its variables' names; the bitcode is there before the description that names it."""
+        named = description.model_copy(update={"variables": _variables(bitcode)})
+        self._write(f"modules/{named.hash}.bc", bitcode)
+        self._write(f"modules/{named.hash}.json", named.model_dump_json(indent=1, exclude_none=True).encode())
 
     def add_image(self, image_hash: str, module_hash: str) -> None:
         """Says that the device image with `image_hash` was compiled from the module."""

@@ -3,19 +3,20 @@
 from r3llvm.ir.elements import Element, Elements, elements_of, without_contraction
 from r3llvm.ir.layout import Slot, parameter_layouts
 from r3llvm.ir.module import Kernel, Parameter, instruction_counts, read_kernels, to_text
-from r3llvm.ir.variables import device_variables, obstacles
+from r3llvm.ir.variables import Reach, device_variables, reach
 
 __all__ = [
     "Element",
     "Elements",
     "Kernel",
     "Parameter",
+    "Reach",
     "Slot",
     "device_variables",
     "elements_of",
     "instruction_counts",
-    "obstacles",
     "parameter_layouts",
+    "reach",
     "read_kernels",
     "to_text",
     "without_contraction",

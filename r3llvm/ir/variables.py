@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
@@ -26,17 +27,22 @@ def device_variables(bitcode: bytes) -> tuple[str, ...]:
     return tuple(variable.name for variable in parse(bitcode).global_variables if _is_state(variable))
 
 
-def obstacles(bitcode: bytes, kernels: Collection[str]) -> dict[str, str]:
-    """Why a launch of a kernel cannot be replayed faithfully on a GPU, for those of `kernels` where that is so.
+@dataclass(frozen=True)
+class Reach:
+    """What a kernel reaches through calls and initialisers.
 
-    Raises R3Error when the bytes are no bitcode that LLVM reads.
+    variables: names of those that `device_variables` lists. obstacle: why its launches cannot be replayed faithfully
+    on a GPU; "" when they can.
     """
+
+    variables: tuple[str, ...]
+    obstacle: str
+
+
+def reach(bitcode: bytes, kernels: Collection[str]) -> dict[str, Reach]:
+    """For each of `kernels` that the module defines. Raises R3Error when the bytes are no bitcode that LLVM reads."""
     module = _References(parse(bitcode))
-    found = {}
-    for kernel in kernels:
-        if kernel in module.values and (reason := next(module.obstacles(kernel), "")):
-            found[kernel] = reason
-    return found
+    return {kernel: module.reach(kernel) for kernel in kernels if kernel in module.values}
 
 
 def _is_state(variable: llvm.ValueRef) -> bool:
@@ -57,16 +63,17 @@ class _References:
         functions, variables = list(module.functions), list(module.global_variables)
         self.values = {value.name: value for value in (*functions, *variables)}
         self._functions = {function.name for function in functions}
-        self._variables = {variable.name for variable in variables}
         self._text: dict[str, str] = {}
         self._managed = _managed(module)
 
-    def obstacles(self, kernel: str) -> Iterator[str]:
-        for name in self._reached(kernel):
-            if name in self._functions:
-                yield from self._of_function(name)
-            else:
-                yield from self._of_variable(name)
+    def reach(self, kernel: str) -> Reach:
+        names = list(self._reached(kernel))
+        variables = tuple(name for name in names if name not in self._functions and _is_state(self.values[name]))
+        return Reach(variables, next(self._obstacles(names), ""))
+
+    def _obstacles(self, names: list[str]) -> Iterator[str]:
+        for name in names:
+            yield from self._of_function(name) if name in self._functions else self._of_variable(name)
 
     def _of_function(self, name: str) -> Iterator[str]:
         if _TEXTURE_CALL.match(name) or _TEXTURE_ASM.search(self._text_of(name)):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 
 from r3llvm.capture import Store
 from r3llvm.errors import R3Error
-from r3llvm.ir import Slot, obstacles, parameter_layouts
+from r3llvm.ir import Reach, Slot, parameter_layouts, reach
 from r3llvm.recording.journal import Journal
 from r3llvm.recording.manifest import Launch, Parameter, Refusal
 
-_ModuleLayouts = dict[str, tuple[Slot, ...]]
+
+@dataclass(frozen=True)
+class _Module:
+    layouts: dict[str, tuple[Slot, ...]]
+    reaches: dict[str, Reach]
 
 
 def crosscheck(journal: Journal, store: Store) -> None:
@@ -19,34 +23,36 @@ def crosscheck(journal: Journal, store: Store) -> None:
 
     A launch whose module cannot be read keeps its image alone, and a warning; without an image that is an R3Error.
     """
-    wanted: dict[str, set[str]] = defaultdict(set)
+    kernels: dict[str, set[str]] = defaultdict(set)
     for launch in journal.launches:
         if launch.module is not None:
-            wanted[launch.module].add(launch.kernel)
-    layouts: dict[str, _ModuleLayouts] = {}
-    reasons: dict[str, dict[str, str]] = {}
-    lost: dict[str, R3Error] = {}
-    for module, kernels in wanted.items():
-        try:
-            store.describe(module)
-            bitcode = store.module(module)
-            layouts[module], reasons[module] = parameter_layouts(bitcode, kernels), obstacles(bitcode, kernels)
-        except R3Error as error:
-            lost[module] = error
-    kept, refusals = [], []
+            kernels[launch.module].add(launch.kernel)
+    modules = {module: _read(module, kernels[module], store) for module in kernels}
+    kept = []
+    refused: Counter[tuple[str, str]] = Counter()
     for launch in journal.launches:
-        if launch.module is None:
+        module = modules[launch.module] if launch.module else None
+        if module is None:
             kept.append(launch)
-        elif launch.module in lost:
-            kept.append(_image_only(launch, lost[launch.module]))
-        elif launch.kernel not in layouts[launch.module]:
+        elif isinstance(module, R3Error):
+            kept.append(_image_only(launch, module))
+        elif launch.kernel not in module.layouts:
             kept.append(_image_only(launch, R3Error(f"module {launch.module} defines no kernel of this name")))
-        elif reason := reasons[launch.module].get(launch.kernel) or _disagreement(launch, layouts[launch.module]):
-            refusals.append((launch.kernel, reason))
+        elif reason := module.reaches[launch.kernel].obstacle or _disagreement(launch, module.layouts[launch.kernel]):
+            refused[launch.kernel, reason] += 1
         else:
-            kept.append(_typed(launch, layouts[launch.module][launch.kernel]))
+            kept.append(_checked(launch, module))
     journal.launches = kept
-    journal.refusals += _counted(refusals)
+    journal.refusals += [Refusal(kernel=kernel, reason=reason, launches=n) for (kernel, reason), n in refused.items()]
+
+
+def _read(module: str, kernels: set[str], store: Store) -> _Module | R3Error:
+    try:
+        store.describe(module)
+        bitcode = store.module(module)
+        return _Module(parameter_layouts(bitcode, kernels), reach(bitcode, kernels))
+    except R3Error as error:
+        return error
 
 
 def _image_only(launch: Launch, error: R3Error) -> Launch:
@@ -56,9 +62,9 @@ def _image_only(launch: Launch, error: R3Error) -> Launch:
     return launch.model_copy(update={"module": None, "warnings": (*launch.warnings, warning)})
 
 
-def _disagreement(launch: Launch, layouts: _ModuleLayouts) -> str:
+def _disagreement(launch: Launch, slots: tuple[Slot, ...]) -> str:
     driver = [(parameter.offset, parameter.size) for parameter in launch.parameters]
-    module = [(slot.offset, slot.size) for slot in layouts[launch.kernel]]
+    module = [(slot.offset, slot.size) for slot in slots]
     if driver == module:
         return ""
     return (
@@ -71,15 +77,15 @@ def _shown(layout: list[tuple[int, int]]) -> str:
     return " ".join(f"{offset}:{size}" for offset, size in layout) or "none"
 
 
-def _typed(launch: Launch, slots: tuple[Slot, ...]) -> Launch:
+def _checked(launch: Launch, module: _Module) -> Launch:
     parameters = tuple(
-        Parameter(offset=slot.offset, size=slot.size, alignment=slot.alignment, kind=slot.kind) for slot in slots
+        Parameter(offset=slot.offset, size=slot.size, alignment=slot.alignment, kind=slot.kind)
+        for slot in module.layouts[launch.kernel]
     )
-    return launch.model_copy(update={"parameters": parameters})
-
-
-def _counted(refusals: Iterable[tuple[str, str]]) -> list[Refusal]:
-    launches: dict[tuple[str, str], int] = defaultdict(int)
-    for refusal in refusals:
-        launches[refusal] += 1
-    return [Refusal(kernel=kernel, reason=reason, launches=n) for (kernel, reason), n in launches.items()]
+    recorded = {region.name for region in launch.regions if region.kind == "variable"}
+    warnings = [
+        f"its variable {name} was not found in the program, so its value is not recorded"
+        for name in module.reaches[launch.kernel].variables
+        if name not in recorded
+    ]
+    return launch.model_copy(update={"parameters": parameters, "warnings": (*launch.warnings, *warnings)})

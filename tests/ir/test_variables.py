@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from r3llvm.ir import device_variables, obstacles
+from r3llvm.ir import Reach, device_variables, reach
 from tests.modules import assemble
 
 TEXT = b"""target triple = "nvptx64-nvidia-cuda"
@@ -99,10 +99,10 @@ def test_variables_are_what_someone_may_change() -> None:
     ],
 )
 def test_what_no_recording_can_hold_is_named(kernel: str, reason: str) -> None:
-    found = obstacles(assemble(TEXT), [kernel])
+    found = reach(assemble(TEXT), [kernel])
     assert list(found) == [kernel]
-    assert reason in found[kernel]
+    assert reason in found[kernel].obstacle
 
 
 def test_everything_else_is_no_obstacle() -> None:
-    assert obstacles(assemble(TEXT), ["plain", "missing"]) == {}
+    assert reach(assemble(TEXT), ["plain", "missing"]) == {"plain": Reach(("coefficients", "counter"), "")}
