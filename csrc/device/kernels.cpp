@@ -37,8 +37,9 @@ void Kernels::launch(const std::string& name, std::uint64_t work, void** argumen
 }
 
 void Kernels::scan_words(CUdeviceptr base, std::uint64_t size, std::uint64_t low, std::uint64_t high, CUdeviceptr bases,
-                         CUdeviceptr sizes, std::uint64_t n_allocations, CUdeviceptr flags, CUstream stream) const {
-  std::uint64_t n = size / 8, reach = pointer_reach;
+                         CUdeviceptr sizes, std::uint64_t n_allocations, CUdeviceptr flags, CUstream stream,
+                         std::uint64_t reach) const {
+  std::uint64_t n = size / 8;
   void* arguments[] = {&base, &n, &low, &high, &reach, &bases, &sizes, &n_allocations, &flags};
   launch("r3_scan_words", n, arguments, stream);
 }

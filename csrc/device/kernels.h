@@ -23,7 +23,8 @@ class Kernels {
 
   // See memory.cu. Addresses of device memory; sizes in bytes, ranges 8-byte aligned (a rest of < 8 bytes is left out).
   void scan_words(CUdeviceptr base, std::uint64_t size, std::uint64_t low, std::uint64_t high, CUdeviceptr bases,
-                  CUdeviceptr sizes, std::uint64_t n_allocations, CUdeviceptr flags, CUstream stream) const;
+                  CUdeviceptr sizes, std::uint64_t n_allocations, CUdeviceptr flags, CUstream stream,
+                  std::uint64_t reach = pointer_reach) const;
   void changed_chunks(CUdeviceptr a, CUdeviceptr b, std::uint64_t size, std::uint64_t chunk_bytes, CUdeviceptr flags,
                       CUstream stream) const;
 

@@ -25,8 +25,9 @@ struct Launch {
 CUresult launch(const Launch& launch, const std::function<CUresult()>& real) noexcept;
 void graph_launched() noexcept;  // counted, not recorded
 
-// While any stream captures, nothing is recorded: a synchronisation would break the capture. To be called after
-// cuStreamBeginCapture… succeeded, and after cuStreamEndCapture, whatever it returned.
+// While any stream captures, nothing is recorded: a synchronisation would break the capture. capture_began() is to be
+// called before cuStreamBeginCapture… (it waits for a recorded launch to end); capture_ended() when that failed, and
+// after cuStreamEndCapture, whatever it returned.
 void capture_began() noexcept;
 void capture_ended() noexcept;
 

@@ -1,0 +1,52 @@
+// Launches pass together, a recorded one alone: what it finds in memory, no other launch changes meanwhile.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+namespace r3::recorder {
+
+class Turnstile {
+ public:
+  // Of a launch that is not recorded: two atomic additions when none is.
+  class Together {
+   public:
+    explicit Together(Turnstile& turnstile) : turnstile_(turnstile) {
+      while (turnstile_.inside_.fetch_add(1), turnstile_.closed_) {
+        turnstile_.inside_.fetch_sub(1);
+        const std::lock_guard wait(turnstile_.alone_);
+      }
+    }
+    ~Together() { turnstile_.inside_.fetch_sub(1); }
+    Together(const Together&) = delete;
+    Together& operator=(const Together&) = delete;
+
+   private:
+    Turnstile& turnstile_;
+  };
+
+  class Alone {
+   public:
+    explicit Alone(Turnstile& turnstile, std::chrono::seconds patience = std::chrono::hours(24))
+        : turnstile_(turnstile), lock_(turnstile.alone_) {
+      turnstile_.closed_ = true;
+      const auto end = std::chrono::steady_clock::now() + patience;
+      while (turnstile_.inside_ != 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    }
+    ~Alone() { turnstile_.closed_ = false; }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+
+   private:
+    Turnstile& turnstile_;
+    std::lock_guard<std::mutex> lock_;
+  };
+
+ private:
+  std::atomic<unsigned> inside_{0};
+  std::atomic<bool> closed_{false};
+  std::mutex alone_;
+};
+
+}  // namespace r3::recorder
