@@ -9,6 +9,7 @@ from r3llvm.capture.command import Argument, CompileCommand, Mode, is_cudart
 from r3llvm.capture.fatbinary import registers_kernels
 from r3llvm.capture.toolkit import STUB_HEADERS, Toolkit, find_toolkit, hostcuda_library
 from r3llvm.errors import R3Error
+from r3llvm.files import content_hash
 
 # What nvcc accepts and clang does not, from the mildest remedy to the strongest. Each rung holds the one before.
 _DEFER = ("-fgpu-defer-diag",)
@@ -76,6 +77,9 @@ def module_arguments(
 ) -> list[str]:
     """The second pass: the device IR of one source as the front end leaves it, before any optimisation."""
     kept = [argument for argument in command.arguments if not argument.is_input and not _is_dropped(argument)]
+    if command.has("-fgpu-rdc", "-fcuda-rdc"):  # names what only the unit sees; by default after where the output goes
+        identity = "\0".join([str(Path(source).absolute()), *_tokens(kept)])
+        kept.append(Argument((f"-cuid={content_hash(identity.encode())[:16]}",)))
     return [
         *(*command.compiler, *_tokens(kept), *front_end_additions(command, toolkit), *rung),
         *(f"--cuda-gpu-arch={(command.archs or [arch])[0]}", "--cuda-device-only", "-O3"),

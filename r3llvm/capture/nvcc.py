@@ -150,6 +150,29 @@ class NvccCommand:
         return not self.has("device-w") and (self.has("device-c") or self.is_true("relocatable-device-code", False))
 
     @property
+    def links_device_code(self) -> bool:
+        """Whether relocatable device code is linked: -dlink, or a link of objects or -rdc=true sources."""
+        if self.has("device-link"):
+            return not self.has("dryrun")
+        return (
+            self.mode is Mode.LINK and not self.has("no-device-link") and (self.relocatable or bool(self.linked_files))
+        )
+
+    @property
+    def link_output(self) -> Path:
+        """The file that a device link's image is in."""
+        return Path((self.values("output-file") or ["a_dlink.o" if self.has("device-link") else "a.out"])[-1])
+
+    @property
+    def linked_files(self) -> list[Path]:
+        """Objects and static libraries, in link order; libraries by name are looked for in -L's folders."""
+        files = [Path(option.values[0]) for option in self.inputs if option.language == "object"]
+        for name in self.values("library"):
+            folders = map(Path, self.values("library-path"))
+            files += [path for folder in folders if (path := folder / f"lib{name}.a").exists()][:1]
+        return files
+
+    @property
     def archs(self) -> list[str]:
         """The GPU architectures that machine code or PTX is made for, as sm_NN, in the order named."""
         named = [re.split(r"[,=]", value) for value in self.values("generate-code")]
@@ -254,6 +277,8 @@ class NvccCommand:
             words.append("-ffp-contract=off")
         if self.values("default-stream")[-1:] == ["per-thread"]:
             words.append("-DCUDA_API_PER_THREAD_DEFAULT_STREAM=1")
+        if self.relocatable:
+            words.append("-fgpu-rdc")
         words += ["-c", "-x", "cuda", *self.cuda_sources]
         return CompileCommand.parse(words)
 

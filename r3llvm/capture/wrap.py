@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from r3llvm.capture.clang import LADDER, build_arguments, find_command_toolkit, module_arguments
 from r3llvm.capture.command import CompileCommand, Mode, launcher_words
 from r3llvm.capture.dependencies import parse_dependencies
+from r3llvm.capture.devicelink import Tools, link_modules, relocatable_images, unit_name_of, unit_names, units_of
 from r3llvm.capture.fatbinary import images_of, is_elf, registers_kernels
 from r3llvm.capture.nvcc import NvccCommand, is_nvcc, nvcc_toolkit
 from r3llvm.capture.store import Include, Store, StoredModule
@@ -88,24 +89,60 @@ class Wrap:
         """Runs nvcc exactly as told; clang's front end makes the modules."""
         log.info("running %s", shlex.join(words))
         status = _exit_status(subprocess.run(list(words)).returncode)
-        sources = command.cuda_sources
-        if status or not sources or command.mode is Mode.OTHER:
+        sources = command.cuda_sources if command.mode is not Mode.OTHER else []
+        links = command.links_device_code
+        if status or not (sources or links):
             return status
-        if command.relocatable:
-            return self._not_captured(sources, _RELOCATABLE.format("-rdc=true"), command)
         if self.clang is None:
             return self._not_captured(sources, "no clang++ found to make it with: install clang-22", command)
-        front = command.for_clang(str(self.clang), self.arch)
         toolkit = find_toolkit(nvcc_toolkit(command.compiler[-1]))
         if toolkit is None:
             return self._not_captured(sources, "no CUDA toolkit found: name it in CUDA_HOME", command)
         unit = _Unit(
-            *(front, tuple(words), functools.partial(_nvcc_image, command)),
+            *(command.for_clang(str(self.clang), self.arch), tuple(words), functools.partial(_nvcc_image, command)),
             options=tuple(command.codegen),
             assembler=tuple(command.assembler),
         )
-        self._capture(unit, sources, toolkit, (), command.outputs)
+        modules = self._capture(unit, sources, toolkit, (), command.outputs)
+        if links:
+            own = [(module, source) for module, source in zip(modules, sources, strict=True) if module]
+            self._link_device_code(command, own if command.relocatable else [])
         return 0
+
+    def _link_device_code(self, command: NvccCommand, own: list[tuple[str, str]]) -> None:
+        """Stores the linked module of a device link's image. own: modules and sources that the command compiled."""
+        output = command.link_output
+        image = next((image for image in images_of(output) if self.store.image(content_hash(image)) is None), None)
+        if image is None:
+            return
+        try:
+            tools = self._link_tools()
+            names = unit_names(output)
+            objects = [(module, unit_name_of(source, names)) for module, source in own]
+            libraries: list[tuple[str, str]] = []
+            for path in command.linked_files:
+                for device_unit in units_of(path, tools):
+                    module = self.store.image(device_unit.image)
+                    if module is None:
+                        raise CaptureFailed(f"{path} holds device code whose module was not captured")
+                    (libraries if path.suffix == ".a" else objects).append((module, device_unit.name))
+            if objects or libraries:
+                module = link_modules(self.store, objects, libraries, str(output.absolute()), tools)
+                self.store.add_image(content_hash(image), module)
+        except (CaptureFailed, R3Error) as error:
+            self.note(f"warning: the linked module of {output} was not captured: {error}")
+            if self.strict:
+                _remove([output])
+                raise R3Error(f"the linked module of {output} was not captured (--strict)") from error
+
+    def _link_tools(self) -> Tools:
+        """LLVM's programs beside clang."""
+        assert self.clang is not None
+        folder = self.clang.resolve().parent
+        names = ("llvm-link", "llvm-dis", "llvm-as", "llvm-ar")
+        if missing := [name for name in names if not (folder / name).exists()]:
+            raise CaptureFailed(f"{', '.join(missing)} not found in {folder}: install llvm-22")
+        return Tools(*(folder / name for name in names))
 
     def _not_captured(self, sources: Sequence[str], reason: str, command: CompileCommand | NvccCommand) -> int:
         for source in sources:
@@ -139,8 +176,10 @@ class Wrap:
 
     def _capture(
         self, unit: _Unit, sources: list[str], toolkit: Toolkit, rung: tuple[str, ...], outputs: list[Path]
-    ) -> None:
-        def capture(number: int) -> bool:
+    ) -> list[str | None]:
+        """Stores modules and what images they belong to. Returns the modules' hashes, None for one not captured."""
+
+        def capture(number: int) -> str | None:
             source, folder = sources[number], Path(scratch, str(number))
             folder.mkdir()
             try:
@@ -148,18 +187,19 @@ class Wrap:
                 image = unit.image(number, folder)
             except CaptureFailed as error:
                 self.note(f"warning: the module of {source} was not captured: {error}")
-                return False
+                return None
             if image is not None:
                 self.store.add_image(content_hash(image), module)
             log.info("captured %s as module %s", source, module)
-            return True
+            return module
 
         try:
             with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
                 captured = list(pool.map(capture, range(len(sources))))
-            failed = [source for source, done in zip(sources, captured, strict=True) if not done]
+            failed = [source for source, module in zip(sources, captured, strict=True) if module is None]
             if failed and self.strict:
                 raise _strict_error(failed, len(sources))
+            return captured
         except R3Error:
             _remove(outputs)
             raise
@@ -226,6 +266,9 @@ def _clang_image(
 
 def _nvcc_image(command: NvccCommand, number: int, scratch: Path) -> bytes | None:
     source = command.cuda_sources[number]
+    if command.relocatable:  # what is registered is the device link's image
+        found = relocatable_images(command.object_of(source)) if command.mode is Mode.OBJECT else []
+        return found[0] if len(found) == 1 else None
     if command.mode is Mode.OBJECT:
         return _image_of_object(command.object_of(source))
     # nvcc's images do not depend on where they end up: the object of a program's source holds the program's image.

@@ -15,7 +15,7 @@ from r3llvm.capture import Store, Wrap
 from r3llvm.capture.command import Mode
 from r3llvm.capture.fatbinary import images_of
 from r3llvm.capture.nvcc import NvccCommand, quote_value, split_list
-from r3llvm.errors import R3Error, UsageError
+from r3llvm.errors import UsageError
 from r3llvm.files import content_hash
 from r3llvm.toolchain import find_clang, find_cuda_tool
 
@@ -199,21 +199,6 @@ def test_what_nvcc_refuses_ends_as_it_does(tmp_path: Path, monkeypatch: pytest.M
     assert Wrap(Store(tmp_path / "store"), clang=find_clang()).run([str(nvcc), "-c", "a.cu"]) != 0
     assert not Path("a.o").exists()
     assert not Path("store").exists()
-
-
-@needs_nvcc
-def test_strict_refuses_relocatable_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.cu").write_text(PROGRAM)
-    notes: list[str] = []
-    wrap = Wrap(Store(tmp_path / "store"), clang=find_clang(), note=notes.append)
-    assert wrap.run([str(nvcc), "-dc", "a.cu", "-o", "a.o"]) == 0
-    assert Path("a.o").exists()
-    assert "relocatable" in notes[0]
-    strict = Wrap(Store(tmp_path / "store"), clang=find_clang(), strict=True, note=notes.append)
-    with pytest.raises(R3Error, match="1 of 1 modules"):
-        strict.run([str(nvcc), "-dc", "a.cu", "-o", "a.o"])
-    assert not Path("a.o").exists()
 
 
 def test_queries_pass_through(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
