@@ -14,6 +14,7 @@ class RunStatus(str, enum.Enum):
     ASSERT = "assert"
     TRAP = "trap"
     ILLEGAL_ADDRESS = "illegal_address"
+    ILLEGAL_INSTRUCTION = "illegal_instruction"
     MISALIGNED = "misaligned"
     DEADLOCK = "deadlock"
     STACK_OVERFLOW = "stack_overflow"
@@ -22,6 +23,7 @@ class RunStatus(str, enum.Enum):
     TIMEOUT = "run_timeout"
     MEMORY = "run_memory"
     CRASH = "crash"
+    UNCHECKABLE = "uncheckable"  # no check of this launch would tell right from wrong
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,18 @@ class Difference:
     """Where a region of memory differs from the recorded epilogue."""
 
     region: str  # "allocation 0x300000000000" or "variable counter"
-    bytes: int
+    bytes: int  # out of tolerance
     first_offset: int
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """cost: on `host`, modelled cycles (never a time); on `cuda`, seconds.
+    """cost: on `host`, modelled cycles (never a time); on `cuda`, seconds: the median of `times`, in terms of the
+    session's baseline (see docs/runner.md).
 
     counts: what the run executed (see docs/cost-model.md), empty where the device does not count.
-    spread: relative spread of the cost over repetitions; 0.0 on `host`, which is deterministic.
+    spread: relative half-width of the cost's 95 % confidence interval; 0.0 on `host`, which is deterministic.
+    times: seconds of each launch that was timed. seconds: spent on the replay.
     """
 
     status: RunStatus
@@ -51,3 +55,4 @@ class Measurement:
     differences: tuple[Difference, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    times: tuple[float, ...] = ()

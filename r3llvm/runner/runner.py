@@ -11,7 +11,18 @@ from r3llvm.runner.measurement import Measurement
 
 
 class Runner(ABC):
-    """Replays artifacts on recorded launches. A context manager: leaving it gives back what it holds."""
+    """Replays artifacts on recorded launches. A context manager: leaving it gives back what it holds. Thread-safe."""
+
+    unit = "modelled cycles"  # of every cost
+
+    @property
+    def device(self) -> str:
+        """ "host", or the GPU's name."""
+        return "host"
+
+    def arch(self, recorded: str) -> str:
+        """What to build a module for that was recorded for this architecture ("sm_90")."""
+        return recorded
 
     @abstractmethod
     def run(self, artifact: Artifact, launch: Launch) -> Measurement:
@@ -19,6 +30,13 @@ class Runner(ABC):
 
         Raises R3Error when the recording cannot be read, ValueError for an artifact whose build failed.
         """
+
+    def confirm(self, artifact: Artifact, launch: Launch) -> Measurement:
+        """The same once more, owing nothing to what ran before."""
+        return self.run(artifact, launch)
+
+    def anchor(self, launch: Launch, cost: float) -> None:  # noqa: B027
+        """Costs of this launch are to be in terms of a baseline that costs this, as they were in an earlier process."""
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Gives back memory and devices. The runner is of no use after."""
