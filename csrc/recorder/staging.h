@@ -1,0 +1,58 @@
+// Device memory on its way to the host, in a thread of its own.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "recorder/context.h"
+#include "recorder/writer.h"
+
+namespace r3::recorder {
+
+struct Piece {
+  CUdeviceptr source;
+  std::uint64_t size;
+  std::string* hashes;  // where those of its chunks go: it starts where one starts
+};
+
+struct Batch {
+  Context* context;
+  std::shared_ptr<Pending> launch;
+  std::vector<Piece> pieces;
+  std::vector<std::shared_ptr<DeviceBuffer>> buffers;  // what the pieces lie in: freed when all is copied
+};
+
+class Staging {
+ public:
+  explicit Staging(Writer& writer);
+
+  // The future is ready when the pieces may change again.
+  std::shared_future<void> copy(Batch batch);
+  bool busy();
+  void wait();  // until nothing of ours is left on the device
+
+ private:
+  class Ring;
+  struct Job {
+    Batch batch;
+    std::promise<void> copied;
+  };
+
+  void work();
+  void copy_to_host(Batch& batch);
+
+  Writer& writer_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;  // the first is being worked on
+  bool started_ = false;
+  std::map<Context*, std::unique_ptr<Ring>> rings_;  // of the thread
+  std::atomic<bool> starved_{false};
+};
+
+}  // namespace r3::recorder
