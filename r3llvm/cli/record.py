@@ -51,10 +51,10 @@ def _ranks(context: click.Context, parameter: click.Parameter, value: str | None
     "--max-launches", type=click.IntRange(1, 2**32 - 1), metavar="N", help="Record at most N launches of a kernel. [4]"
 )
 @click.option(
-    "--launches", callback=_numbers, metavar="N,…", help="Only a kernel's launches with these numbers, from 0. (GPU)"
+    "--launches", callback=_numbers, metavar="N,…", help="Only a kernel's launches with these numbers, from 0."
 )
 @click.option(
-    "--every", type=click.IntRange(1, 2**32 - 1), metavar="N", help="Only every Nth launch of a kernel. (GPU)"
+    "--every", type=click.IntRange(1, 2**32 - 1), metavar="N", help="Only every Nth launch of a kernel."
 )
 @click.option(
     "--hottest",
@@ -134,7 +134,7 @@ def command(
 
 
 def _refuse_gpu_options(context: click.Context) -> None:
-    for name in ("launches", "every", "hottest", "profile", "scope", "max_bytes", "ranks"):
+    for name in ("hottest", "profile", "scope", "max_bytes", "ranks"):
         if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
             raise UsageError(f"--{name.replace('_', '-')} works on a GPU only: leave it out, or say --device cuda")
 

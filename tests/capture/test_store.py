@@ -1,5 +1,6 @@
 """The store of captured modules."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from r3llvm.capture import Store, StoredModule, default_store
 from r3llvm.errors import R3Error
 from r3llvm.files import content_hash
+from tests.modules import assemble
 
 
 def describe(bitcode: bytes) -> StoredModule:
@@ -63,3 +65,19 @@ def test_the_default_store_follows_the_environment(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("R3LLVM_STORE")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_store() == tmp_path / "r3llvm" / "store"
+
+
+def test_a_modules_variables_are_listed_for_the_recorder(tmp_path: Path) -> None:
+    bitcode = assemble(
+        b"@total = addrspace(1) externally_initialized global i32 0, align 4\n"
+        b'@text = private unnamed_addr constant [2 x i8] c"a\\00"\n'
+    )
+    store = Store(tmp_path)
+    store.add(bitcode, describe(bitcode))
+    file = tmp_path / "modules" / f"{content_hash(bitcode)}.json"
+    assert json.loads(file.read_text())["variables"] == ["total"]
+    assert store.describe(content_hash(bitcode)).variables == ("total",)
+    store.add(b"BC", describe(b"BC"))
+    unknown = tmp_path / "modules" / f"{content_hash(b'BC')}.json"
+    assert "variables" not in json.loads(unknown.read_text())
+    assert store.describe(content_hash(b"BC")).variables is None

@@ -9,8 +9,8 @@ from pathlib import Path
 import zstandard
 
 from r3llvm.files import content_hash
-from r3llvm.recording import Launch, Manifest, Module, Parameter, Region
-from r3llvm.recording.recording import chunk_name, module_name
+from r3llvm.recording import Image, Launch, Manifest, Module, Parameter, Region
+from r3llvm.recording.recording import chunk_name, image_name, module_name
 
 CHUNK_BYTES = 256 * 1024
 BASE = 0x300000000000
@@ -22,6 +22,7 @@ class FakeRecording:
 
     folder: Path
     modules: list[Module] = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
 
     def module(self, bitcode: bytes = b"BC module", source: str = "app.cu") -> str:
@@ -30,6 +31,14 @@ class FakeRecording:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bitcode)
         self.modules.append(Module(hash=name, source=source, command=("clang++", source), arch="sm_90"))
+        return name
+
+    def image(self, data: bytes = b"\x7fELF image") -> str:
+        name = content_hash(data)
+        path = self.folder / image_name(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        self.images.append(Image(hash=name, kind="cubin", size=len(data)))
         return name
 
     def chunks(self, data: bytes) -> tuple[str, ...]:
@@ -52,10 +61,13 @@ class FakeRecording:
             epilogue=self.chunks(after),
         )
 
-    def launch(self, kernel: str, module: str, regions: Sequence[Region], index: int = 0) -> Launch:
+    def launch(
+        self, kernel: str, module: str | None, regions: Sequence[Region], index: int = 0, image: str | None = None
+    ) -> Launch:
         launch = Launch(
             kernel=kernel,
             module=module,
+            image=image,
             index=index,
             grid=(4, 2, 1),
             block=(128, 1, 1),
@@ -74,6 +86,7 @@ class FakeRecording:
             application=("./app", "10"),
             chunk_bytes=CHUNK_BYTES,
             modules=tuple(self.modules),
+            images=tuple(self.images),
             launches=tuple(self.launches),
             launches_seen=len(self.launches),
         )

@@ -266,3 +266,37 @@ def test_chunks_are_shared(tmp_path: Path) -> None:
     n_chunks = len(list((tmp_path / "small" / "chunks").rglob("*.zst")))
     assert n_chunks == 5  # of the array: two before, one changed; of the counter: two
     assert CHUNK_BYTES < len(bytes(range(256)) * 1200) < 2 * CHUNK_BYTES
+
+
+def test_images_are_checked_listed_and_sent(tmp_path: Path) -> None:
+    fake = FakeRecording(tmp_path / "fake")
+    image = fake.image()
+    fake.launch("k", None, [fake.region(b"a", b"b")], image=image)
+    fake.finish()
+    opened = Recording.open(fake.folder)
+    assert opened.image(image) == b"\x7fELF image"
+    assert opened.describe_image(image).kind == "cubin"
+    assert f"images/{image}" in list(opened.files())
+    assert opened.stored_bytes() == sum(path.stat().st_size for path in fake.folder.rglob("*") if path.is_file())
+    with pytest.raises(R3Error, match=r"k was recorded without its module"):
+        opened.module_of(opened.launches()[0])
+    export_recording(opened, tmp_path / "sent.tar")
+    import_recording(Recording.open(tmp_path / "sent.tar"), tmp_path / "back")
+    assert Recording.open(tmp_path / "back").image(image) == b"\x7fELF image"
+    (fake.folder / f"images/{image}").write_bytes(b"other")
+    [problem] = problems(opened)
+    assert f"image {image} of" in problem and "its bytes have another hash" in problem
+    (fake.folder / f"images/{image}").unlink()
+    [problem] = problems(opened)
+    assert f"image {image} of" in problem and "it is missing" in problem
+    with pytest.raises(R3Error, match="cannot export"):
+        export_recording(opened, tmp_path / "again.tar")
+    with pytest.raises(R3Error, match="is incomplete"):
+        opened.stored_bytes()
+
+
+def test_a_launch_needs_a_module_or_an_image(tmp_path: Path) -> None:
+    fake = FakeRecording(tmp_path / "fake")
+    fake.launch("k", None, [fake.region(b"a", b"b")])
+    with pytest.raises(ValueError, match="neither a module nor an image"):
+        fake.finish()
