@@ -1,0 +1,66 @@
+"""Which module a translation unit gave when it was captured last, so that an unchanged one is not captured again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+import r3llvm
+from r3llvm.capture.store import Include, Store, StoredModule
+from r3llvm.errors import R3Error
+from r3llvm.files import content_hash, write_atomically
+
+# What compilers take from the environment.
+_VARIABLES = (
+    "CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH CCC_OVERRIDE_OPTIONS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS".split()  # noqa: SIM905
+)
+
+
+class Unit(BaseModel):
+    """units/<key> of the store: a module, and the files that it was made of as they were then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    module: str
+    includes: tuple[Include, ...]
+
+
+def unit_key(words: Sequence[str], programs: Sequence[Path]) -> str:
+    """A hash of all that decides what a unit becomes but for its files: the words, the working directory, what
+    compilers take from the environment, and the programs (by path, size and time of change)."""
+    parts = [r3llvm.__version__, str(Path.cwd()), *(os.environ.get(name, "") for name in _VARIABLES), *words]
+    for program in programs:
+        path = program.resolve()
+        status = path.stat() if path.exists() else None
+        parts += [str(path), f"{status.st_size} {status.st_mtime_ns}" if status else ""]
+    return content_hash(os.fsencode("\0".join(parts)))
+
+
+def unchanged(store: Store, key: str) -> Unit | None:
+    """The unit, when the store still has its module and no file that it was made of has changed."""
+    try:
+        unit = Unit.model_validate_json((store.root / "units" / key).read_bytes())
+        if any(content_hash(Path(include.path).read_bytes()) != include.hash for include in unit.includes):
+            return None
+    except (OSError, ValidationError):
+        return None
+    files = (store.root / "modules" / f"{unit.module}{suffix}" for suffix in (".bc", ".json"))
+    return unit if all(path.exists() for path in files) else None
+
+
+def remember(store: Store, key: str, module: StoredModule) -> Unit:
+    """Says what the unit has become. Raises R3Error when the store cannot be written."""
+    unit = Unit(module=module.hash, includes=module.includes)
+    try:
+        write_atomically(store.root / "units" / key, unit.model_dump_json().encode(), flush=False)
+    except OSError as error:
+        raise R3Error(f"cannot write into the store {store.root}: {error.strerror or error}") from error
+    return unit
+
+
+def newest_change(unit: Unit) -> float:
+    """When the last of the unit's files changed, in seconds since the epoch."""
+    return max((Path(include.path).stat().st_mtime for include in unit.includes), default=0.0)
