@@ -17,6 +17,8 @@ from rich.table import Table
 
 from r3llvm import toolchain
 from r3llvm.capture.toolkit import STUB_HEADERS, find_toolkit
+from r3llvm.errors import R3Error
+from r3llvm.recording import recorder_library
 from r3llvm.toolchain import Tool
 
 _PIP = "pip install "
@@ -105,6 +107,13 @@ def _tools() -> Iterator[Finding]:
     yield _program("ptxas", nvcc("ptxas"), "wrap, replay, tune", _PIP + "nvidia-cuda-nvcc", required=True)
     yield _program("fatbinary", nvcc("fatbinary"), "wrap", _PIP + "nvidia-cuda-nvcc", required=True)
     yield _program("nvcc", nvcc("nvcc"), "wrapping builds that call nvcc", _PIP + "nvidia-cuda-nvcc nvidia-nvvm")
+    sanitizer = "replay --sanitize, the check of a winner on a GPU"
+    yield _program(
+        "compute-sanitizer",
+        nvcc("compute-sanitizer"),
+        sanitizer,
+        _apt("cuda-sanitizer-13-0") + " (NVIDIA's repository)",
+    )
     for name, package in (("g++", "g++"), ("cmake", "cmake"), ("ninja", "ninja-build")):
         yield _program(name, _which(name), "building the extension", _apt(package))
 
@@ -114,6 +123,7 @@ def _libraries() -> Iterator[Finding]:
     for name, disables in (("libr3core.so", "running kernels on the CPU"), ("libcudart.so.13", "the host device")):
         path = toolchain.LIBRARIES / name
         yield _finding("library", Tool(name, str(path) if path.exists() else ""), disables, _REINSTALL, required=True)
+    yield _recorder()
     libdevice = toolchain.find_libdevice()
     tool = Tool("libdevice", str(libdevice) if libdevice else "")
     yield _finding("library", tool, "wrap (device math)", _PIP + "nvidia-nvvm", required=True)
@@ -122,6 +132,14 @@ def _libraries() -> Iterator[Finding]:
     yield _finding(
         "library", Tool("CUDA runtime", str(runtime or "")), "linking programs for a GPU", _PIP + "nvidia-cuda-runtime"
     )
+
+
+def _recorder() -> Finding:
+    try:
+        tool = Tool("libr3recorder.so", str(recorder_library()))
+    except R3Error:
+        tool = Tool("libr3recorder.so")
+    return _finding("library", tool, "record on a GPU", _REINSTALL)
 
 
 def _headers() -> Iterator[Finding]:

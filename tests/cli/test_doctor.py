@@ -52,8 +52,18 @@ def test_a_bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert "something required is missing" in result.output
     assert "apt-get install clang-22" in result.output and "pip install nvidia-cuda-nvcc" in result.output
     assert "pip install 'r3llvm[cuda]'" in result.output  # not taken for markup
+    monkeypatch.setenv("R3LLVM_RECORDER", str(tmp_path))
     missing = {finding.name for finding in examine() if not finding.found}
     assert {"clang++", "opt", "ptxas", "fatbinary", "nvcc", "libdevice", "cuda_runtime.h", "cmake"} <= missing
+    assert {"compute-sanitizer", "libr3recorder.so"} <= missing
+
+
+def test_the_recording_library_is_found_where_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "libr3recorder.so").touch()
+    monkeypatch.setenv("R3LLVM_RECORDER", str(tmp_path))
+    [finding] = [finding for finding in examine() if finding.name == "libr3recorder.so"]
+    assert finding.path == str(tmp_path / "libr3recorder.so")
+    assert finding.found and not finding.required
 
 
 def test_a_driver_that_breaks_takes_nobody_down(monkeypatch: pytest.MonkeyPatch) -> None:
