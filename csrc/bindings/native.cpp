@@ -1,5 +1,5 @@
-// r3llvm._native: what Python needs of libr3core. Every long call releases the GIL and works in a child process.
-// The typed description of this module is r3llvm/_native.pyi.
+// r3llvm._native: what Python needs of libr3core and csrc/device. Every long call releases the GIL; what needs LLVM
+// works in a child process. The typed description of this module is r3llvm/_native.pyi.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bindings/device.h"
 #include "compile/build.h"
 #include "compile/compile.h"
 #include "simt/replay.h"
@@ -140,7 +141,7 @@ py::dict replay(const py::bytes& bitcode, const std::string& kernel, const Dimen
 }  // namespace
 
 PYBIND11_MODULE(_native, m) {
-  m.doc() = "libr3core: LLVM pipelines, PTX and replays on the CPU, each in a child process.";
+  m.doc() = "LLVM pipelines, PTX and replays on the CPU, each in a child process; replays on a GPU, in this one.";
   m.attr("LLVM_VERSION") = r3_llvm_version();
   m.attr("CHECK") = int(R3SIMT_CHECK);
   m.attr("COUNT") = int(R3SIMT_COUNT);
@@ -169,4 +170,6 @@ PYBIND11_MODULE(_native, m) {
         "regions"_a, "prologue_fd"_a, "epilogue_fd"_a, "dynamic_shared"_a = 0, "passes"_a = "", "cpu"_a = "sm_90",
         "features"_a = "", "flags"_a = unsigned(R3SIMT_CHECK | R3SIMT_COUNT), "workers"_a = 1, "cooperative"_a = false,
         "seconds"_a = defaults.seconds, "memory_bytes"_a = defaults.memory_bytes);
+
+  r3::bind_device(m);
 }
