@@ -20,6 +20,8 @@ _MACROS = (
 )
 LADDER: tuple[tuple[str, ...], ...] = ((), _DEFER, _GAPS, _MACROS)
 
+_DRIVERS = ("--offload-new-driver", "--no-offload-new-driver")
+
 # Left out of the second pass: outputs and their kind, dependency files, linking, architectures, what stops or pads it.
 _DROPPED = frozenset(
     """
@@ -43,8 +45,10 @@ def build_arguments(command: CompileCommand, toolkit: Toolkit | None, arch: str,
         added += front_end_additions(command, toolkit)
         if not command.archs:
             added.append(f"--cuda-gpu-arch={arch}")
-        if not command.has("--offload-new-driver", "--no-offload-new-driver"):
-            added.append("--no-offload-new-driver")
+    elif command.links_device_code and toolkit and not command.cuda_path:
+        added.append(f"--cuda-path={toolkit.root}")
+    if (command.cuda_sources or command.links_device_code) and not command.has(*_DRIVERS):
+        added.append(_DRIVERS[0] if command.relocatable else _DRIVERS[1])  # each can do what the other cannot
     arguments = list(command.arguments)
     first: list[str] = []
     if command.mode is Mode.LINK and (command.names_cudart() or _is_cuda_program(command)):
@@ -77,7 +81,7 @@ def module_arguments(
 ) -> list[str]:
     """The second pass: the device IR of one source as the front end leaves it, before any optimisation."""
     kept = [argument for argument in command.arguments if not argument.is_input and not _is_dropped(argument)]
-    if command.has("-fgpu-rdc", "-fcuda-rdc"):  # names what only the unit sees; by default after where the output goes
+    if command.relocatable:  # names what only the unit sees; by default after where the output goes
         identity = "\0".join([str(Path(source).absolute()), *_tokens(kept)])
         kept.append(Argument((f"-cuid={content_hash(identity.encode())[:16]}",)))
     return [
@@ -118,7 +122,7 @@ def _link(
 
 def _is_cuda_program(command: CompileCommand) -> bool:
     """Whether a source or an object on the command line holds kernels."""
-    if command.cuda_sources:
+    if command.cuda_sources or command.links_device_code:
         return True
     objects = (Path(argument.flag) for argument in command.inputs)
     return any(path.suffix in (".o", ".a", ".obj", ".lo") and registers_kernels(path) for path in objects)

@@ -127,6 +127,29 @@ class CompileCommand:
     def has(self, *flags: str) -> bool:
         return any(argument.flag in flags for argument in self.arguments if not argument.is_input)
 
+    @property
+    def relocatable(self) -> bool:
+        """Whether device code is linked in a step of its own (-fgpu-rdc)."""
+        rdc = [a.flag for a in self.arguments if a.flag in ("-fgpu-rdc", "-fcuda-rdc", "-fno-gpu-rdc", "-fno-cuda-rdc")]
+        return bool(rdc) and "-no-" not in rdc[-1]
+
+    @property
+    def links_device_code(self) -> bool:
+        return self.mode is Mode.LINK and (self.relocatable or self.has("--offload-link"))
+
+    @property
+    def link_output(self) -> Path:
+        """The file that a device link's image is in."""
+        return Path(self.output or "a.out")
+
+    @property
+    def linked_files(self) -> list[Path]:
+        """Objects and static libraries, in link order; libraries by name are looked for in -L's folders."""
+        files = [Path(argument.flag) for argument in self.inputs if argument.language == "object"]
+        folders = [Path(folder) for argument in self.arguments if (folder := argument.value_of("-L"))]
+        names = [name for argument in self.arguments if (name := argument.value_of("-l"))]
+        return files + [next(iter(found)) for name in names if (found := libraries_of(name, folders))]
+
     def object_of(self, source: str) -> Path:
         """Where the object of `source` lands: `-o`, or the source's name with .o in the working directory."""
         return Path(self.output or PurePath(source).with_suffix(".o").name)
@@ -144,6 +167,11 @@ class CompileCommand:
     def _last(self, *names: str) -> str | None:
         values = [value for argument in self.arguments if (value := argument.value_of(*names)) is not None]
         return values[-1] if values else None
+
+
+def libraries_of(name: str, folders: Sequence[Path]) -> list[Path]:
+    """The static libraries called `name` in the folders, the first that a linker would take first."""
+    return [path for folder in folders if (path := folder / f"lib{name}.a").exists()]
 
 
 def launcher_words(words: Sequence[str]) -> int:

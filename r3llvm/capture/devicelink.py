@@ -20,12 +20,16 @@ from r3llvm.files import content_hash, text_of
 
 _ARCHIVE = b"!<arch>\n"
 # What clang appends to the names of entities that only their unit sees, once code is relocatable.
-_PRIVATE = re.compile(r"([@$]\"?)([\w$.]+?)__(?:intern|static)__[0-9a-f]+\b")
+_SUFFIX = r"__(?:intern|static)__"
+_PRIVATE = re.compile(rf"([@$]\"?)([\w$.]+?)({_SUFFIX})[0-9a-f]+\b")
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One translation unit's relocatable device code in an object. name: what nvcc calls the unit, "" when unknown."""
+    """One translation unit's relocatable device code in an object.
+
+    name: what nvcc calls the unit, or what clang appends to its private names; "" when unknown.
+    """
 
     image: str  # content hash
     name: str
@@ -48,7 +52,9 @@ class Tools:
 
 
 def relocatable_images(path: Path) -> list[bytes]:
-    """The fat binaries of relocatable device code in an object, in order."""
+    """The relocatable device code in an object, unit by unit: nvcc's fat binaries, or clang's offloading section."""
+    if offloading := _section(path, ".llvm.offloading"):
+        return [offloading]
     try:
         return split(_section(path, "__nv_relfatbin"))
     except ValueError:
@@ -72,7 +78,9 @@ def units_of(path: Path, tools: Tools) -> list[Unit]:
 
 
 def unit_names(path: Path) -> list[str]:
-    """What nvcc calls the units of an object or a program, in link order."""
+    """What nvcc calls the units of an object or a program, in link order; of clang's, the suffixes of private names."""
+    if offloading := _section(path, ".llvm.offloading"):
+        return list(dict.fromkeys(re.findall(rf"{_SUFFIX}([0-9a-f]{{16}})\b", offloading.decode("latin-1"))))
     names = _strings(_section(path, "__nv_module_id"))
     return list(dict.fromkeys(name.removeprefix("def ") for name in names))
 
@@ -141,7 +149,14 @@ def _renamed(store: Store, module: str, unit: str, folder: Path, tools: Tools) -
     text = folder / f"{module}.ll"
     tools.run(tools.disassembler, "-o", str(text), str(path))
     source = text.read_text()
-    renamed = _PRIVATE.sub(lambda match: f"{match[1]}{nvcc_name(match[2], unit)}", source)
+    renamed = _PRIVATE.sub(
+        lambda match: (
+            f"{match[1]}{match[2]}{match[3]}{unit}"
+            if re.fullmatch("[0-9a-f]{16}", unit)
+            else f"{match[1]}{nvcc_name(match[2], unit)}"
+        ),
+        source,
+    )
     if renamed != source:
         text.write_text(renamed)
         tools.run(tools.assembler, "-o", str(path), str(text))

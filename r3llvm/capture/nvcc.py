@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from r3llvm.capture.command import CompileCommand, Mode, launcher_words
+from r3llvm.capture.command import CompileCommand, Mode, launcher_words, libraries_of
 from r3llvm.errors import UsageError
 
 # --long name: its short one. By what follows: nothing, one value, a list of values separated by commas.
@@ -167,10 +167,8 @@ class NvccCommand:
     def linked_files(self) -> list[Path]:
         """Objects and static libraries, in link order; libraries by name are looked for in -L's folders."""
         files = [Path(option.values[0]) for option in self.inputs if option.language == "object"]
-        for name in self.values("library"):
-            folders = map(Path, self.values("library-path"))
-            files += [path for folder in folders if (path := folder / f"lib{name}.a").exists()][:1]
-        return files
+        folders = [Path(folder) for folder in self.values("library-path")]
+        return files + [path for name in self.values("library") for path in libraries_of(name, folders)[:1]]
 
     @property
     def archs(self) -> list[str]:

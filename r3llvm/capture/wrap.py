@@ -23,8 +23,10 @@ from r3llvm.capture.dependencies import parse_dependencies
 from r3llvm.capture.devicelink import Tools, link_modules, relocatable_images, unit_name_of, unit_names, units_of
 from r3llvm.capture.fatbinary import images_of, is_elf, registers_kernels
 from r3llvm.capture.nvcc import NvccCommand, is_nvcc, nvcc_toolkit
+from r3llvm.capture.report import CAPTURED, FAILED, UNCHANGED
 from r3llvm.capture.store import Include, Store, StoredModule
 from r3llvm.capture.toolkit import Toolkit, find_toolkit, resolve_device
+from r3llvm.capture.units import newest_change, remember, unchanged, unit_key
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.files import content_hash, text_of
 
@@ -33,7 +35,6 @@ log = logging.getLogger(__name__)
 _CLANG = re.compile(r"(.*-)?clang(\+\+)?(-[\d.]+)?$")
 _LINKER_DRIVER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+)(-[\d.]+)?$")
 # Libraries that hold no device code, so that they cannot blur which image belongs to which source.
-_RELOCATABLE = "relocatable device code ({}) is not supported yet; build without it"
 _PLAIN_LIBRARIES = frozenset(
     "m pthread dl rt c stdc++ c++ gcc gcc_s cudart cudart_static cuda util atomic".split()  # noqa: SIM905
 )
@@ -48,6 +49,8 @@ class Wrap:
     """How to wrap a compiler command.
 
     clang: what makes the modules of other compilers' commands. note: gets one line for each thing worth telling.
+    finished: gets each source, and whether it is captured, unchanged or not captured (report.py).
+    build: whether to run the command; objects that are there are used when it is not. capture: whether to store.
     """
 
     store: Store
@@ -56,6 +59,9 @@ class Wrap:
     strict: bool = False
     clang: Path | None = None
     note: Callable[[str], None] = lambda line: print(f"r3llvm: {line}", file=sys.stderr)
+    finished: Callable[[str, str], None] = lambda source, outcome: None
+    build: bool = True
+    capture: bool = True
 
     def run(self, words: Sequence[str]) -> int:
         """Runs the compiler and stores the modules. Returns the compiler's exit status.
@@ -69,29 +75,32 @@ class Wrap:
         is_clang = _check_compiler(command)
         toolkit = find_command_toolkit(command)
         build = build_arguments(command, toolkit, self.arch, resolve_device(self.device))
-        sources = command.cuda_sources if is_clang else []
-        if not sources or command.mode is Mode.OTHER:
+        sources = command.cuda_sources if is_clang and command.mode is not Mode.OTHER else []
+        links = is_clang and command.links_device_code
+        if self.build and not (sources or links):
             log.info("running %s", shlex.join(build))
             return _exit_status(subprocess.run(build).returncode)
-        status, rung = self._build(build, len(command.compiler))
-        if status:
+        status, rung = self._build(build, len(command.compiler)) if self.build else (0, ())
+        if status or not self.capture:
             return status
-        assert toolkit is not None  # build_arguments needs one for CUDA sources
-        if command.has("--offload-new-driver"):
+        if command.has("--offload-new-driver") and not command.relocatable:
             return self._not_captured(sources, "--offload-new-driver hides the device image; build without it", command)
-        if command.has("-fgpu-rdc", "-fcuda-rdc"):
-            return self._not_captured(sources, _RELOCATABLE.format("-fgpu-rdc"), command)
-        unit = _Unit(command, tuple(words), functools.partial(_clang_image, command, toolkit, self.arch, rung))
-        self._capture(unit, sources, toolkit, rung, command.outputs)
+        modules: list[str | None] = []
+        if sources:
+            assert toolkit is not None  # build_arguments needs one for CUDA sources
+            unit = _Unit(command, tuple(words), functools.partial(_clang_image, command, toolkit, self.arch, rung))
+            modules = self._capture(unit, sources, toolkit, rung, command.outputs)
+        if links:
+            self._link_device_code(command, _captured(modules, sources), Path(shutil.which(command.compiler[-1]) or ""))
         return 0
 
     def _run_nvcc(self, command: NvccCommand, words: Sequence[str]) -> int:
         """Runs nvcc exactly as told; clang's front end makes the modules."""
         log.info("running %s", shlex.join(words))
-        status = _exit_status(subprocess.run(list(words)).returncode)
+        status = _exit_status(subprocess.run(list(words)).returncode) if self.build else 0
         sources = command.cuda_sources if command.mode is not Mode.OTHER else []
         links = command.links_device_code
-        if status or not (sources or links):
+        if status or not self.capture or not (sources or links):
             return status
         if self.clang is None:
             return self._not_captured(sources, "no clang++ found to make it with: install clang-22", command)
@@ -105,18 +114,18 @@ class Wrap:
         )
         modules = self._capture(unit, sources, toolkit, (), command.outputs)
         if links:
-            own = [(module, source) for module, source in zip(modules, sources, strict=True) if module]
-            self._link_device_code(command, own if command.relocatable else [])
+            own = _captured(modules, sources) if command.relocatable else []
+            self._link_device_code(command, own, self.clang)
         return 0
 
-    def _link_device_code(self, command: NvccCommand, own: list[tuple[str, str]]) -> None:
+    def _link_device_code(self, command: CompileCommand | NvccCommand, own: list[tuple[str, str]], clang: Path) -> None:
         """Stores the linked module of a device link's image. own: modules and sources that the command compiled."""
         output = command.link_output
         image = next((image for image in images_of(output) if self.store.image(content_hash(image)) is None), None)
         if image is None:
             return
         try:
-            tools = self._link_tools()
+            tools = _link_tools(clang)
             names = unit_names(output)
             objects = [(module, unit_name_of(source, names)) for module, source in own]
             libraries: list[tuple[str, str]] = []
@@ -132,25 +141,26 @@ class Wrap:
         except (CaptureFailed, R3Error) as error:
             self.note(f"warning: the linked module of {output} was not captured: {error}")
             if self.strict:
-                _remove([output])
+                self._discard([output])
                 raise R3Error(f"the linked module of {output} was not captured (--strict)") from error
-
-    def _link_tools(self) -> Tools:
-        """LLVM's programs beside clang."""
-        assert self.clang is not None
-        folder = self.clang.resolve().parent
-        names = ("llvm-link", "llvm-dis", "llvm-as", "llvm-ar")
-        if missing := [name for name in names if not (folder / name).exists()]:
-            raise CaptureFailed(f"{', '.join(missing)} not found in {folder}: install llvm-22")
-        return Tools(*(folder / name for name in names))
 
     def _not_captured(self, sources: Sequence[str], reason: str, command: CompileCommand | NvccCommand) -> int:
         for source in sources:
-            self.note(f"warning: the module of {source} was not captured: {reason}")
+            self._failed(source, reason)
         if self.strict:
-            _remove(command.outputs)
+            self._discard(command.outputs)
             raise _strict_error(sources, len(sources))
         return 0
+
+    def _failed(self, source: str, reason: str) -> None:
+        self.finished(source, FAILED)
+        self.note(f"warning: the module of {source} was not captured: {reason}")
+
+    def _discard(self, outputs: Sequence[Path]) -> None:
+        """As after any failed compilation, or make would not run this again."""
+        for path in outputs:
+            if self.build and path.is_file():
+                path.unlink()
 
     def _build(self, words: list[str], n_program: int) -> tuple[int, tuple[str, ...]]:
         """Runs the build on the first rung that compiles; returns the exit status and that rung.
@@ -182,16 +192,19 @@ class Wrap:
         def capture(number: int) -> str | None:
             source, folder = sources[number], Path(scratch, str(number))
             folder.mkdir()
+            key = self._key(unit, source, toolkit, rung)
             try:
-                module = self._module(unit, source, toolkit, rung, folder)
-                image = unit.image(number, folder)
+                known = unchanged(self.store, key)
+                made = known or remember(self.store, key, self._module(unit, source, toolkit, rung, folder))
+                image = unit.image(number, folder, 0 if self.build else newest_change(made))
             except CaptureFailed as error:
-                self.note(f"warning: the module of {source} was not captured: {error}")
+                self._failed(source, str(error))
                 return None
             if image is not None:
-                self.store.add_image(content_hash(image), module)
-            log.info("captured %s as module %s", source, module)
-            return module
+                self.store.add_image(content_hash(image), made.module)
+            log.info("captured %s as module %s", source, made.module)
+            self.finished(source, UNCHANGED if known else CAPTURED)
+            return made.module
 
         try:
             with tempfile.TemporaryDirectory(prefix="r3llvm-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -201,11 +214,18 @@ class Wrap:
                 raise _strict_error(failed, len(sources))
             return captured
         except R3Error:
-            _remove(outputs)
+            self._discard(outputs)
             raise
 
-    def _module(self, unit: _Unit, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path) -> str:
-        """Captures and stores the module of one source; returns its hash."""
+    def _key(self, unit: _Unit, source: str, toolkit: Toolkit, rung: tuple[str, ...]) -> str:
+        """What the store remembers a source of the command under."""
+        compiler = compiler_version(tuple(unit.words[: launcher_words(unit.words)]))
+        words = [source, compiler, self.arch, *unit.words, *unit.front_end.words, *rung, *unit.options, *unit.assembler]
+        front_end = Path(shutil.which(unit.front_end.compiler[-1]) or "")
+        return unit_key(words, [front_end, toolkit.root / "nvvm" / "libdevice" / "libdevice.10.bc"])
+
+    def _module(self, unit: _Unit, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path) -> StoredModule:
+        """Captures and stores the module of one source."""
         if source == "-":
             raise CaptureFailed("it is read from standard input; put it in a file")
         command = unit.front_end
@@ -230,28 +250,37 @@ class Wrap:
             assembler=unit.assembler,
         )
         self.store.add(data, description)
-        return description.hash
+        return description
 
 
 @dataclass(frozen=True)
 class _Unit:
     """The sources of one command. front_end: what clang compiles them with; words: the command as it was given;
-    image: the device image of the n-th source as the built program will register it, None when it has no kernels.
+    image: the device image of the n-th source as the built program will register it, None when it has no kernels;
+    given a folder for scratch files, and the time of change that an object must have to be the source's.
     """
 
     front_end: CompileCommand
     words: tuple[str, ...]
-    image: Callable[[int, Path], bytes | None]
+    image: Callable[[int, Path, float], bytes | None]
     options: tuple[str, ...] = ()
     assembler: tuple[str, ...] = ()
 
 
 def _clang_image(
-    command: CompileCommand, toolkit: Toolkit, arch: str, rung: tuple[str, ...], number: int, scratch: Path
+    command: CompileCommand,
+    toolkit: Toolkit,
+    arch: str,
+    rung: tuple[str, ...],
+    number: int,
+    scratch: Path,
+    since: float,
 ) -> bytes | None:
     sources = command.cuda_sources
     source = sources[number]
-    if command.mode is Mode.OBJECT and is_elf(command.object_of(source)):
+    if command.relocatable:
+        return _relocatable_image(command, source, since)
+    if command.mode is Mode.OBJECT and _is_object(command.object_of(source), since):
         return _image_of_object(command.object_of(source))
     if command.mode is Mode.LINK and _links_only_sources(command):
         images = images_of(command.outputs[0])
@@ -264,12 +293,18 @@ def _clang_image(
     return _image_of_object(scratch / "object.o")
 
 
-def _nvcc_image(command: NvccCommand, number: int, scratch: Path) -> bytes | None:
+def _relocatable_image(command: CompileCommand | NvccCommand, source: str, since: float) -> bytes | None:
+    """What a device link will know the source's object by. What the program registers is the linked image."""
+    path = command.object_of(source)
+    found = relocatable_images(path) if command.mode is Mode.OBJECT and _is_object(path, since) else []
+    return found[0] if len(found) == 1 else None
+
+
+def _nvcc_image(command: NvccCommand, number: int, scratch: Path, since: float) -> bytes | None:
     source = command.cuda_sources[number]
-    if command.relocatable:  # what is registered is the device link's image
-        found = relocatable_images(command.object_of(source)) if command.mode is Mode.OBJECT else []
-        return found[0] if len(found) == 1 else None
-    if command.mode is Mode.OBJECT:
+    if command.relocatable:
+        return _relocatable_image(command, source, since)
+    if command.mode is Mode.OBJECT and _is_object(command.object_of(source), since):
         return _image_of_object(command.object_of(source))
     # nvcc's images do not depend on where they end up: the object of a program's source holds the program's image.
     attempt = _run(command.object_words(source, scratch / "object.o"))
@@ -323,15 +358,21 @@ def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
 
 
+def _link_tools(clang: Path) -> Tools:
+    """LLVM's programs beside clang."""
+    folder = clang.resolve().parent
+    names = ("llvm-link", "llvm-dis", "llvm-as", "llvm-ar")
+    if missing := [name for name in names if not (folder / name).exists()]:
+        raise CaptureFailed(f"{', '.join(missing)} not found in {folder}: install llvm-22")
+    return Tools(*(folder / name for name in names))
+
+
+def _captured(modules: Sequence[str | None], sources: Sequence[str]) -> list[tuple[str, str]]:
+    return [(module, source) for module, source in zip(modules, sources, strict=True) if module]
+
+
 def _strict_error(failed: Sequence[str], n_sources: int) -> R3Error:
     return R3Error(f"{len(failed)} of {n_sources} modules were not captured (--strict): {', '.join(failed)}")
-
-
-def _remove(outputs: Sequence[Path]) -> None:
-    """As after any failed compilation, or make would not run this again."""
-    for path in outputs:
-        if path.is_file():
-            path.unlink()
 
 
 def _exit_status(returncode: int) -> int:
@@ -351,6 +392,10 @@ def _might_be_clang_gap(stderr: str) -> bool:
 def _first_error(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if "error:" in line] or stderr.strip().splitlines() or ["no message"]
     return lines[0].strip()
+
+
+def _is_object(path: Path, since: float) -> bool:
+    return is_elf(path) and path.stat().st_mtime >= since
 
 
 def _image_of_object(path: Path) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -81,6 +82,10 @@ class Project:
         wrap = Wrap(self.store, clang=find_clang(), strict=strict, note=self.notes.append)
         return wrap.run([str(nvcc), "-arch=sm_90", *shlex.split(text)])
 
+    def clang(self, text: str) -> int:
+        wrap = Wrap(self.store, device="host", strict=True, note=self.notes.append)
+        return wrap.run([str(find_clang()), *shlex.split(text)])
+
     def module_of(self, path: str) -> str:
         """The module of the linked image in a file, as text."""
         (image,) = images_of(Path(path))
@@ -143,3 +148,15 @@ def test_a_unit_without_module_is_named(project: Project) -> None:
     with pytest.raises(R3Error, match="linked"):
         project.nvcc("table.o main.o -o linked")
     assert not Path("linked").exists()
+
+
+@pytest.mark.skipif(find_clang() is None or find_cuda_tool("fatbinary") is None, reason="needs clang and fatbinary")
+def test_clangs_relocatable_code_too(project: Project, runtime: Path) -> None:
+    for source in ("table", "main"):
+        assert project.clang(f"-fgpu-rdc -c {source}.cu -o {source}.o") == 0
+    assert project.clang("-fgpu-rdc table.o main.o -o linked -Wl,--unresolved-symbols=ignore-all") == 0
+    module = project.module_of("linked")
+    private = re.findall(r"ptx_kernel void @_ZL3ownPi__intern__([0-9a-f]{16})\(", module)
+    program = Path("linked").read_bytes()
+    assert len(set(private)) == 2
+    assert all(f"_ZL3ownPi__intern__{suffix}".encode() in program for suffix in private)

@@ -183,14 +183,14 @@ def test_preprocessing_goes_to_standard_output(builds: Builds, capfd: pytest.Cap
 
 
 def test_what_cannot_be_captured_is_named(builds: Builds) -> None:
-    assert builds("-fgpu-rdc -c shift.cu") == 0
+    assert builds("--offload-new-driver -c shift.cu") == 0
     assert (builds.folder / "shift.o").exists()
     assert builds.notes == [
         "warning: the module of shift.cu was not captured: "
-        "relocatable device code (-fgpu-rdc) is not supported yet; build without it"
+        "--offload-new-driver hides the device image; build without it"
     ]
     with pytest.raises(R3Error, match=r"1 of 1 modules were not captured \(--strict\): shift\.cu"):
-        builds("-fgpu-rdc -c shift.cu", strict=True)
+        builds("--offload-new-driver -c shift.cu", strict=True)
     assert not (builds.folder / "shift.o").exists()
 
 
