@@ -31,7 +31,7 @@ class FakeCuda:
 def sources() -> list[Path]:
     """Everything that it is made of."""
     own = [path for path in sorted(HERE.iterdir()) if path.suffix in (".py", ".h", ".cpp", ".cu")]
-    return [*own, *sorted(DEVICE_CODE.glob("*.cu")), DEVICE_CODE / "portable.h"]
+    return [*own, *sorted(DEVICE_CODE.glob("*.cu")), DEVICE_CODE / "portable.h", DEVICE_CODE / "tile.h"]
 
 
 def build_fakecuda(folder: Path, include: Path, clang: Path) -> FakeCuda:
