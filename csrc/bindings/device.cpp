@@ -184,6 +184,12 @@ void r3::bind_device(py::module_& m) {
       .def("finish", &Replay::finish, free)
       .def("drop", &Replay::drop, free)
       .def_property_readonly("resident", &Replay::resident)
+      .def_property_readonly("ranges",
+                             [](const Replay& memory) {
+                               std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+                               for (const auto& [base, size] : memory.ranges()) ranges.emplace_back(base, size);
+                               return ranges;
+                             })
       .def_property_readonly("restored_bytes", &Replay::restored_bytes)
       .def_property_readonly("changed_bytes", &Replay::changed_bytes)
       .def("bind", &Replay::bind, "region"_a, "address"_a)
