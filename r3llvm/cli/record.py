@@ -10,11 +10,10 @@ import click
 from rich.table import Table
 
 from r3llvm.capture import Store
-from r3llvm.capture.toolkit import resolve_device
 from r3llvm.cli._console import count, print_table, short_name, size
 from r3llvm.cli._notes import graph_note, notes
 from r3llvm.errors import UsageError
-from r3llvm.recording import Profile, Recorder, Recording
+from r3llvm.recording import Profile, Recorder, Recording, application_device
 from r3llvm.recording.profile import pattern_of
 
 
@@ -53,9 +52,7 @@ def _ranks(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option(
     "--launches", callback=_numbers, metavar="N,…", help="Only a kernel's launches with these numbers, from 0."
 )
-@click.option(
-    "--every", type=click.IntRange(1, 2**32 - 1), metavar="N", help="Only every Nth launch of a kernel."
-)
+@click.option("--every", type=click.IntRange(1, 2**32 - 1), metavar="N", help="Only every Nth launch of a kernel.")
 @click.option(
     "--hottest",
     type=click.IntRange(1, 1000),
@@ -108,7 +105,7 @@ def command(
     r3llvm record -o recordings/train --hottest 5 -- python train.py
     """
     recorder = Recorder(
-        *(Store(store), kernels, max_launches, allow_failure, resolve_device(device)),
+        *(Store(store), kernels, max_launches, allow_failure, application_device(application, device)),
         launches=launches,
         every=every,
         scope=scope,

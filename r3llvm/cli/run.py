@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from r3llvm.capture import Store
-from r3llvm.capture.toolkit import resolve_device
 from r3llvm.errors import UsageError
-from r3llvm.recording import check_application, host_environment
+from r3llvm.recording import application_device, check_application, host_environment
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -32,7 +31,9 @@ def command(device: str, store: Path | None, application: tuple[str, ...]) -> No
     r3llvm run -- ./app args
     """
     check_application(application)
-    environment = dict(os.environ) if resolve_device(device) == "cuda" else host_environment(Store(store))
+    environment = (
+        dict(os.environ) if application_device(application, device) == "cuda" else host_environment(Store(store))
+    )
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; the application must not inherit that
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import stat
-from collections.abc import Sequence
 from pathlib import Path
-
-from elftools.common.exceptions import ELFError
-from elftools.construct import ConstructError
-from elftools.elf.elffile import ELFFile
 
 from r3llvm import toolchain
 from r3llvm.capture import Store
 from r3llvm.capture.toolkit import has_gpu
-from r3llvm.errors import R3Error, UsageError
+from r3llvm.errors import R3Error
 
 _LIBRARY = "libr3recorder.so"
 
@@ -54,20 +47,3 @@ def check_gpu() -> None:
     """Raises R3Error when the NVIDIA driver offers no device."""
     if not has_gpu() and not toolchain.gpus():  # the latter asks the driver, which takes a while
         raise R3Error("there is no NVIDIA GPU here: run on a machine that has one, or say --device host")
-
-
-def check_preloadable(application: Sequence[str]) -> None:
-    """Raises UsageError when the program is one that the dynamic linker preloads nothing into."""
-    path = Path(shutil.which(application[0]) or application[0])
-    mode = path.stat().st_mode
-    if mode & (stat.S_ISUID | stat.S_ISGID) and os.geteuid() != 0:
-        raise UsageError(f"{path} is setuid or setgid, so the recorder cannot be preloaded: run a copy that is not")
-    with path.open("rb") as file:
-        if file.read(4) != b"\x7fELF":
-            return
-        try:
-            segments = {segment["p_type"] for segment in ELFFile(file).iter_segments()}
-        except (ELFError, ConstructError):
-            return
-    if "PT_INTERP" not in segments:
-        raise UsageError(f"{path} is statically linked, so the recorder cannot be preloaded: link it dynamically")

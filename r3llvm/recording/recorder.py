@@ -19,11 +19,12 @@ from types import FrameType
 from r3llvm.capture import Store
 from r3llvm.capture.toolkit import hostcuda_library
 from r3llvm.errors import R3Error, UsageError
+from r3llvm.recording.application import check_application, check_preloadable
 from r3llvm.recording.crosscheck import crosscheck
 from r3llvm.recording.finish import finish
 from r3llvm.recording.journal import JOURNAL, Journal
 from r3llvm.recording.names import compile_pattern, demangle
-from r3llvm.recording.preload import check_gpu, check_preloadable, cuda_environment
+from r3llvm.recording.preload import check_gpu, cuda_environment
 from r3llvm.recording.profile import Profile
 from r3llvm.recording.recording import Recording
 from r3llvm.recording.source import MANIFEST
@@ -193,13 +194,6 @@ def host_environment(store: Store) -> dict[str, str]:
     inherited = os.environ.get("LD_LIBRARY_PATH")
     path = f"{folder}:{inherited}" if inherited else folder
     return {**os.environ, "LD_LIBRARY_PATH": path, "R3LLVM_STORE": str(store.root)}
-
-
-def check_application(application: Sequence[str]) -> None:
-    """Raises UsageError when the program cannot be run."""
-    if not application or shutil.which(application[0]) is None:
-        name = application[0] if application else "nothing"
-        raise UsageError(f"{name}: no such program, or not executable; check what follows --")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.recording import Parameter, Profile, Recorder, preload, problems
+from r3llvm.recording.application import application_device, check_preloadable
 from r3llvm.recording.journal import Journal
-from r3llvm.recording.preload import check_preloadable
 from r3llvm.recording.profile import pattern_of
 from tests.modules import assemble
 from tests.recording.application import Application, launch_line
@@ -281,6 +282,25 @@ def test_programs_that_nothing_is_preloaded_into_are_named(tmp_path: Path, monke
     program.chmod(0o4755)
     with pytest.raises(UsageError, match="setuid"):
         check_preloadable([str(program)])
+
+
+def test_a_program_of_the_host_device_is_not_taken_for_the_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    (runtime / "libcudart.so.13").touch()
+    monkeypatch.setenv("R3LLVM_HOSTCUDA", str(runtime))
+    (tmp_path / "main.c").write_text("int main(void) { return 0; }\n")
+    for name, option in (("host", f"-Wl,-rpath,/elsewhere:{tmp_path}/./runtime"), ("plain", "-Wl,-rpath,/elsewhere")):
+        subprocess.run(["cc", option, "main.c", "-o", name], cwd=tmp_path, check=True)
+    host, plain = [str(tmp_path / "host")], [str(tmp_path / "plain")]
+    monkeypatch.setattr("r3llvm.capture.toolkit.has_gpu", lambda: True)
+    assert [application_device(program, "auto") for program in (host, plain, ["sh"])] == ["host", "cuda", "cuda"]
+    assert [application_device(host, device) for device in ("host", "cuda")] == ["host", "cuda"]
+    monkeypatch.setattr("r3llvm.capture.toolkit.has_gpu", lambda: False)
+    assert application_device(plain, "auto") == "host"
+    check_preloadable(host)
 
 
 def _profile_line(kernels: dict[str, float], launches: int = 10, **changes: object) -> str:
