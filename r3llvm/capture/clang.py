@@ -51,7 +51,7 @@ def build_arguments(command: CompileCommand, toolkit: Toolkit | None, arch: str,
         added.append(_DRIVERS[0] if command.relocatable else _DRIVERS[1])  # each can do what the other cannot
     arguments = list(command.arguments)
     first: list[str] = []
-    if command.mode is Mode.LINK and (command.names_cudart() or _is_cuda_program(command)):
+    if command.mode is Mode.LINK and (command.names_cudart() or is_cuda_program(command)):
         arguments, first, at_link = _link(arguments, toolkit, device)
         added += at_link
     # After the user's own -isystem folders, before `--`, behind which everything is an input.
@@ -120,7 +120,7 @@ def _link(
     return arguments, [], [f"-L{directory}", library_name, f"-Wl,-rpath,{directory}"]
 
 
-def _is_cuda_program(command: CompileCommand) -> bool:
+def is_cuda_program(command: CompileCommand) -> bool:
     """Whether a source or an object on the command line holds kernels."""
     if command.cuda_sources or command.links_device_code:
         return True

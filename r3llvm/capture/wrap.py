@@ -6,7 +6,6 @@ import datetime
 import functools
 import logging
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -15,10 +14,11 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from r3llvm.capture.clang import LADDER, build_arguments, find_command_toolkit, module_arguments
 from r3llvm.capture.command import CompileCommand, Mode, launcher_words
+from r3llvm.capture.compilers import Kind, kind_of
 from r3llvm.capture.dependencies import parse_dependencies
 from r3llvm.capture.devicelink import Tools, link_modules, relocatable_images, unit_name_of, unit_names, units_of
 from r3llvm.capture.fatbinary import images_of, is_elf, registers_kernels
@@ -32,8 +32,6 @@ from r3llvm.files import content_hash, text_of
 
 log = logging.getLogger(__name__)
 
-_CLANG = re.compile(r"(.*-)?clang(\+\+)?(-[\d.]+)?$")
-_LINKER_DRIVER = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+)(-[\d.]+)?$")
 # Libraries that hold no device code, so that they cannot blur which image belongs to which source.
 _PLAIN_LIBRARIES = frozenset(
     "m pthread dl rt c stdc++ c++ gcc gcc_s cudart cudart_static cuda util atomic".split()  # noqa: SIM905
@@ -322,13 +320,12 @@ def compiler_version(compiler: tuple[str, ...]) -> str:
 def _check_compiler(command: CompileCommand) -> bool:
     """Whether it is clang, or else only a linker's driver. Raises UsageError when it is neither."""
     program = command.compiler[-1]
-    path = shutil.which(program)
-    if path is None:
+    if shutil.which(program) is None:
         raise UsageError(f"{program}: no such program; check the compiler's name after --")
-    names = [PurePath(program).name, PurePath(os.path.realpath(path)).name]
-    if any(_CLANG.match(name) for name in names):
+    kind = kind_of(program)
+    if kind is Kind.CLANG:
         return True
-    if any(_LINKER_DRIVER.match(name) for name in names):
+    if kind is Kind.HOST:
         return False
     raise UsageError(
         f"{program} is no compiler: wrap each compiler call instead, e.g. make CXX='r3llvm wrap -- clang++'"
