@@ -68,6 +68,12 @@ std::optional<std::vector<std::byte>> packed_already(void** extra, std::uint32_t
 
 }  // namespace
 
+std::shared_ptr<const Image> Kernel::image() const {
+  const std::lock_guard lock(mutex_);
+  if (!image_) image_ = image_of(handle);
+  return image_;
+}
+
 CUfunction Kernel::function() const {
   if (!library) return handle;
   CUfunction found = nullptr;

@@ -31,11 +31,15 @@ struct Kernel {
   std::uint32_t parameter_bytes = 0;
   Launches* launches = nullptr;  // those of all kernels of this name
 
-  std::shared_ptr<const Image> image() const { return image_of(handle); }
+  std::shared_ptr<const Image> image() const;  // null: loaded out of our sight
   CUfunction function() const;  // the handle that attributes can be asked of, in the current context; null: none
 
   // The arguments of a launch, as the device gets them. Nothing: the driver will refuse this launch.
   std::optional<std::vector<std::byte>> pack(const Launch& launch) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Image> image_;
 };
 
 // By handle. Thread-safe.

@@ -57,7 +57,10 @@ class Staging::Ring {
 
 Staging::Staging(Writer& writer) : writer_(writer) {
   writer.starved = [this] { return starved_.load(); };
+  std::thread([this] { work(); }).detach();
 }
+
+Staging::~Staging() = default;
 
 std::shared_future<void> Staging::copy(Batch batch) {
   writer_.open(batch.launch);
@@ -65,8 +68,6 @@ std::shared_future<void> Staging::copy(Batch batch) {
   std::shared_future<void> copied = job.copied.get_future().share();
   const std::lock_guard lock(mutex_);
   jobs_.push_back(std::move(job));
-  if (!started_) std::thread([this] { work(); }).detach();
-  started_ = true;
   changed_.notify_all();
   return copied;
 }
@@ -112,7 +113,7 @@ void Staging::copy_to_host(Batch& batch) {
 
   struct Flying {
     unsigned buffer;
-    std::vector<Block::Part> parts;
+    std::vector<Filled::Part> parts;
   };
   std::deque<Flying> flying;
   const auto land = [&] {
@@ -145,13 +146,13 @@ void Staging::copy_to_host(Batch& batch) {
       // As many pieces as fit, each cut between chunks only.
       while (piece < batch.pieces.size()) {
         const Piece& from = batch.pieces[piece];
-        const std::size_t rest = from.size - done, room = (buffer_bytes - filled) / chunk_bytes * chunk_bytes;
-        const std::size_t size = rest <= buffer_bytes - filled ? rest : room;
+        const std::size_t rest = from.size - done, room = buffer_bytes - filled;
+        const std::size_t size = rest <= room ? rest : room / chunk_bytes * chunk_bytes;
         if (size == 0) break;
         check(driver().cuMemcpyDtoHAsync(ring.data(buffer) + filled, from.source + done, size, stream),
               "cuMemcpyDtoHAsync");
         flying.back().parts.push_back({filled, size, from.hashes + done / chunk_bytes});
-        filled += size;
+        filled = (filled + size + 255) / 256 * 256;
         done += size;
         if (done == from.size) {
           ++piece;

@@ -29,7 +29,8 @@ struct Batch {
 
 class Staging {
  public:
-  explicit Staging(Writer& writer);
+  explicit Staging(Writer& writer);  // throws std::system_error
+  ~Staging();
 
   // The future is ready when the pieces may change again.
   std::shared_future<void> copy(Batch batch);
@@ -49,8 +50,7 @@ class Staging {
   Writer& writer_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;  // the first is being worked on
-  bool started_ = false;
+  std::deque<Job> jobs_;                             // the first is being worked on
   std::map<Context*, std::unique_ptr<Ring>> rings_;  // of the thread
   std::atomic<bool> starved_{false};
 };

@@ -28,25 +28,29 @@ class Turnstile {
 
   class Alone {
    public:
+    // After `patience` it goes on with whoever is inside.
     explicit Alone(Turnstile& turnstile, std::chrono::seconds patience = std::chrono::hours(24))
-        : turnstile_(turnstile), lock_(turnstile.alone_) {
+        : turnstile_(turnstile), lock_(turnstile.alone_, patience) {
+      if (!lock_) return;
       turnstile_.closed_ = true;
       const auto end = std::chrono::steady_clock::now() + patience;
       while (turnstile_.inside_ != 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     }
-    ~Alone() { turnstile_.closed_ = false; }
+    ~Alone() {
+      if (lock_) turnstile_.closed_ = false;
+    }
     Alone(const Alone&) = delete;
     Alone& operator=(const Alone&) = delete;
 
    private:
     Turnstile& turnstile_;
-    std::lock_guard<std::mutex> lock_;
+    std::unique_lock<std::timed_mutex> lock_;
   };
 
  private:
   std::atomic<unsigned> inside_{0};
   std::atomic<bool> closed_{false};
-  std::mutex alone_;
+  std::timed_mutex alone_;
 };
 
 }  // namespace r3::recorder

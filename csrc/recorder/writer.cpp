@@ -30,11 +30,19 @@ unsigned thread_count() {
 // Linux keeps a priority a thread.
 void step_back() { setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10); }
 
-std::size_t size_of(const Block& block) {
+std::size_t size_of(const Filled& block) {
   return block.parts.empty() ? 0 : block.parts.back().offset + block.parts.back().size;
 }
 
 }  // namespace
+
+void stop_recording(const std::filesystem::path& folder, const std::string& reason) noexcept {
+  try {
+    say_once("recording stopped: " + reason);
+    if (!folder.empty()) std::ofstream(folder / "failed") << reason << '\n';
+  } catch (const std::exception&) {  // the disk that failed the recording may fail its epitaph, too
+  }
+}
 
 void Pending::refuse(const std::string& reason) {
   const std::lock_guard lock(mutex_);
@@ -46,6 +54,7 @@ Writer::Writer(std::filesystem::path folder, std::uint64_t most_bytes)
     : folder_(std::move(folder)), most_bytes_(most_bytes) {
   chunks_.emplace(folder_);
   journal_.emplace(folder_ / "journal.jsonl");
+  for (unsigned i = 0; i < thread_count(); ++i) std::thread([this] { work(); }).detach();
 }
 
 void Writer::append(std::string_view line) noexcept {
@@ -71,12 +80,7 @@ void Writer::refuse(const std::string& kernel, const std::string& reason) noexce
 }
 
 void Writer::fail(const std::string& reason) noexcept {
-  if (failed_.exchange(true)) return;
-  try {
-    say_once("recording stopped: " + reason);
-    std::ofstream(folder_ / "failed") << reason << '\n';
-  } catch (const std::exception&) {  // the disk that failed the recording may fail its epitaph, too
-  }
+  if (!failed_.exchange(true)) stop_recording(folder_, reason);
 }
 
 std::shared_ptr<Pending> Writer::begin(LaunchRecord record, std::shared_ptr<const Image> image, Launches& launches) {
@@ -84,11 +88,6 @@ std::shared_ptr<Pending> Writer::begin(LaunchRecord record, std::shared_ptr<cons
   launch->record = std::move(record);
   launch->image = std::move(image);
   launch->launches = &launches;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const unsigned wanted = thread_count(); threads_ < wanted; ++threads_)
-      std::thread([this] { work(); }).detach();
-  }
   const std::lock_guard lock(journal_mutex_);
   launches_.push_back(launch);
   return launch;
@@ -100,7 +99,7 @@ void Writer::close(const std::shared_ptr<Pending>& launch) {
   if (--launch->open_ == 0) write_ended();
 }
 
-void Writer::store(Block block) {
+void Writer::store(Filled block) {
   open(block.launch);
   const std::lock_guard lock(mutex_);
   blocks_.push_back(std::move(block));
@@ -118,7 +117,7 @@ void Writer::work() {
   for (;;) {
     wanted_.wait(lock, [this] { return !blocks_.empty() || !moved_.empty(); });
     auto& queue = blocks_.empty() ? moved_ : blocks_;
-    Block block = std::move(queue.front());
+    Filled block = std::move(queue.front());
     const bool lent = &queue == &blocks_;
     queue.pop_front();
     lock.unlock();
@@ -134,7 +133,7 @@ void Writer::work() {
 }
 
 // Into memory of ours, so that the buffer is free for the next. False: there is no room.
-bool Writer::move(Block& block) {
+bool Writer::move(Filled& block) {
   const std::size_t size = (size_of(block) + huge_page - 1) / huge_page * huge_page;
   {
     const std::lock_guard lock(mutex_);
@@ -163,10 +162,10 @@ bool Writer::move(Block& block) {
   return true;
 }
 
-void Writer::compress(Block& block) {
+void Writer::compress(Filled& block) {
   if (failed_ || block.launch->refused()) return;
   try {
-    for (const Block::Part& part : block.parts) {
+    for (const Filled::Part& part : block.parts) {
       auto hashes = chunks_->put({block.data + part.offset, part.size}, 1);
       std::ranges::move(hashes, part.hashes);
     }

@@ -40,7 +40,7 @@ struct Pending {
 };
 
 // Some of a launch's memory on the host, in a buffer that is asked back.
-struct Block {
+struct Filled {
   struct Part {
     std::size_t offset, size;
     std::string* hashes;  // where those of its chunks go, in order
@@ -50,6 +50,9 @@ struct Block {
   std::vector<Part> parts;
   std::function<void()> give_back;
 };
+
+// Tells the user and `r3llvm record` why nothing more is recorded; the application goes on.
+void stop_recording(const std::filesystem::path& folder, const std::string& reason) noexcept;
 
 class Writer {
  public:
@@ -63,10 +66,9 @@ class Writer {
   std::shared_ptr<Pending> begin(LaunchRecord record, std::shared_ptr<const Image> image, Launches& launches);
   void open(const std::shared_ptr<Pending>& launch);   // something more is to come of it
   void close(const std::shared_ptr<Pending>& launch);  // it came
-  void store(Block block);
+  void store(Filled block);
   void wait();  // until every launch that began is written
 
-  // Recording stops; the application goes on.
   void fail(const std::string& reason) noexcept;
   bool failed() const { return failed_; }
 
@@ -75,8 +77,8 @@ class Writer {
 
  private:
   void work();
-  bool move(Block& block);
-  void compress(Block& block);
+  bool move(Filled& block);
+  void compress(Filled& block);
   void write_ended();
   void write(Pending& launch);
 
@@ -88,9 +90,8 @@ class Writer {
 
   std::mutex mutex_;  // of the queue
   std::condition_variable wanted_;
-  std::deque<Block> blocks_, moved_;
+  std::deque<Filled> blocks_, moved_;
   std::uint64_t moved_bytes_ = 0;
-  unsigned threads_ = 0;
 
   std::mutex journal_mutex_;
   std::condition_variable written_;

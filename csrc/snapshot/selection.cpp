@@ -94,9 +94,9 @@ void Launches::recorded() {
   if (++recorded_ >= criteria_.most) idle_ = true;
 }
 
-void Launches::refused() {
+void Launches::refused(bool taken) {
   const std::lock_guard lock(mutex_);
-  --taken_;
+  if (taken) --taken_;
   if (++refused_ >= most_refusals) idle_ = true;
 }
 

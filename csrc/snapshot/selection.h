@@ -51,9 +51,10 @@ class Launches {
   // Whether the launch of this index is to be recorded. Identical launches are recorded once, unless they were asked
   // for by index.
   bool take(std::uint64_t index, const std::string& identity);
-  // How a launch that was taken ended. A kernel that is refused again and again is given up.
+  // How a launch that was taken ended; a launch may be refused before, too. A kernel that is refused again and again is
+  // given up.
   void recorded();
-  void refused();
+  void refused(bool taken = true);
 
  private:
   const Criteria& criteria_;
