@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-import llvmlite.binding as llvm
-
 from r3llvm.ir.module import parse
 
 _GLOBAL, _CONSTANT = "addrspace(1)", "addrspace(4)"
+# A definition of a function up to its closing brace, or a line that declares one or is a variable.
+_ENTITY = re.compile(r"^(?:define .*?^\}$|declare .*?$|@.*?$)", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r'@(?:"([^"]*)"|([-\w$.]+))')
 _TEXTURE_CALL = re.compile(r"llvm\.nvvm\.(tex|tld4|suld|sust|sured|txq|suq)\.")
 _TEXTURE_ASM = re.compile(r'\basm [\w ]*"[^"]*\b(tex|tld4|suld|sust|sured|txq|suq)\.')
@@ -24,7 +24,7 @@ def device_variables(bitcode: bytes) -> tuple[str, ...]:
     Constants that the compiler made (strings, tables, virtual tables) are loaded with the code and left out.
     Raises R3Error when the bytes are no bitcode that LLVM reads.
     """
-    return tuple(variable.name for variable in parse(bitcode).global_variables if _is_state(variable))
+    return tuple(_Module(bitcode).state)
 
 
 @dataclass(frozen=True)
@@ -41,57 +41,47 @@ class Reach:
 
 def reach(bitcode: bytes, kernels: Collection[str]) -> dict[str, Reach]:
     """For each of `kernels` that the module defines. Raises R3Error when the bytes are no bitcode that LLVM reads."""
-    module = _References(parse(bitcode))
-    return {kernel: module.reach(kernel) for kernel in kernels if kernel in module.values}
+    module = _Module(bitcode)
+    return {kernel: module.reach(kernel) for kernel in kernels if kernel in module.text}
 
 
-def _is_state(variable: llvm.ValueRef) -> bool:
-    if variable.is_declaration or variable.name.startswith("llvm."):
-        return False
-    # "@name = linkage addrspace(N) externally_initialized constant TYPE VALUE, …"
-    match = re.match(r"(.*?)\b(global|constant) ", str(variable).partition(" = ")[2])
-    if match is None or not (_GLOBAL in match[1] or _CONSTANT in match[1]):
-        return False
-    # A __constant__ variable is constant to kernels only: the program may set it.
-    return match[2] == "global" or "externally_initialized" in match[1]
+class _Module:
+    """A module's text, taken apart: to print one value after another costs a look at the whole module for each."""
 
-
-class _References:
-    """Who mentions whom in a module, by name."""
-
-    def __init__(self, module: llvm.ModuleRef) -> None:
-        functions, variables = list(module.functions), list(module.global_variables)
-        self.values = {value.name: value for value in (*functions, *variables)}
-        self._functions = {function.name for function in functions}
-        self._text: dict[str, str] = {}
-        self._managed = _managed(module)
+    def __init__(self, bitcode: bytes) -> None:
+        self.text: dict[str, str] = {}  # of each function and variable, by name
+        self._mentions: dict[str, list[str]] = {}
+        text = str(parse(bitcode))
+        for match in _ENTITY.finditer(text):
+            if name := _NAME.search(match[0]):
+                self.text[_unquoted(name)] = match[0]
+        self.state = [name for name, text in self.text.items() if _is_state(name, text)]
+        self._managed = {
+            _unquoted(name)
+            for line in re.findall(r'^!\d+ = !\{.*!"managed".*\}$', text, re.MULTILINE)
+            for name in _NAME.finditer(line)
+        }
 
     def reach(self, kernel: str) -> Reach:
         names = list(self._reached(kernel))
-        variables = tuple(name for name in names if name not in self._functions and _is_state(self.values[name]))
-        return Reach(variables, next(self._obstacles(names), ""))
+        return Reach(
+            variables=tuple(sorted(set(names).intersection(self.state))),
+            obstacle=next((reason for name in names for reason in self._obstacles(name)), ""),
+        )
 
-    def _obstacles(self, names: list[str]) -> Iterator[str]:
-        for name in names:
-            yield from self._of_function(name) if name in self._functions else self._of_variable(name)
-
-    def _of_function(self, name: str) -> Iterator[str]:
-        if _TEXTURE_CALL.match(name) or _TEXTURE_ASM.search(self._text_of(name)):
+    def _obstacles(self, name: str) -> Iterator[str]:
+        text = self.text[name]
+        if _TEXTURE_CALL.match(name) or _TEXTURE_ASM.search(text):
             yield "it uses textures or surfaces, whose contents are not recorded"
-        if self.values[name].is_declaration:
-            if _HEAP.match(name):
-                yield "it allocates on the device (malloc, new), and the device's heap is not recorded"
-            if _DEVICE_LAUNCH.match(name):
-                yield "it launches kernels from the device, which a replay cannot"
-
-    def _of_variable(self, name: str) -> Iterator[str]:
+        if text.startswith("declare ") and _HEAP.match(name):
+            yield "it allocates on the device (malloc, new), and the device's heap is not recorded"
+        if text.startswith("declare ") and _DEVICE_LAUNCH.match(name):
+            yield "it launches kernels from the device, which a replay cannot"
         if name in self._managed:
             yield f"it uses the managed variable {name}, which has no fixed address"
-        if not _is_state(self.values[name]):
-            return
-        for other in self._mentioned(name):
-            if other != name:
-                what = "function" if other in self._functions else "variable"
+        if name in self.state:
+            for other in self._mentioned(name):
+                what = "variable" if self.text[other].startswith("@") else "function"
                 yield f"its variable {name} holds the address of {what} {other}, which differs from load to load"
 
     def _reached(self, kernel: str) -> Iterator[str]:
@@ -104,13 +94,22 @@ class _References:
             pending += fresh
 
     def _mentioned(self, name: str) -> list[str]:
-        names = (_unquoted(match) for match in _NAME.finditer(self._text_of(name)))
-        return [other for other in dict.fromkeys(names) if other in self.values]
+        """The other functions and variables in the text of one."""
+        if name not in self._mentions:
+            names = dict.fromkeys(_unquoted(match) for match in _NAME.finditer(self.text[name]))
+            self._mentions[name] = [other for other in names if other != name and other in self.text]
+        return self._mentions[name]
 
-    def _text_of(self, name: str) -> str:
-        if name not in self._text:
-            self._text[name] = str(self.values[name])
-        return self._text[name]
+
+def _is_state(name: str, text: str) -> bool:
+    # @name = linkage addrspace(N) externally_initialized constant TYPE VALUE, …
+    match = re.match(r"@.*? = (.*?)\b(global|constant) ", text)
+    if match is None or not (_GLOBAL in match[1] or _CONSTANT in match[1]):
+        return False
+    if name.startswith("llvm.") or re.search(r"\b(external|extern_weak) ", match[1]):
+        return False
+    # A __constant__ variable is constant to kernels only: the program may set it.
+    return match[2] == "global" or "externally_initialized" in match[1]
 
 
 def _unquoted(match: re.Match[str]) -> str:
@@ -118,12 +117,3 @@ def _unquoted(match: re.Match[str]) -> str:
         return match[2]
     raw = re.sub(r"\\([0-9A-Fa-f]{2})", lambda code: chr(int(code[1], 16)), match[1])
     return raw.encode("latin-1").decode(errors="replace")
-
-
-def _managed(module: llvm.ModuleRef) -> set[str]:
-    """Variables that NVVM IR's annotations call managed."""
-    return {
-        _unquoted(match)
-        for line in re.findall(r'^!\d+ = !\{.*!"managed".*\}$', str(module), re.MULTILINE)
-        for match in _NAME.finditer(line)
-    }
