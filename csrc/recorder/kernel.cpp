@@ -12,39 +12,53 @@ constexpr std::size_t most_parameters = 4096;  // CUDA allows 32,764 bytes of th
 
 CUkernel as_kernel(CUfunction handle) { return reinterpret_cast<CUkernel>(handle); }
 
+// A CUkernel is asked as one, for what the other functions say to such a handle is not documented.
 void describe(Kernel& kernel) {
   const Driver& driver = r3::driver();
   const char* name = nullptr;
-  if (driver.cuFuncGetName && driver.cuFuncGetName(&name, kernel.handle) == CUDA_SUCCESS && name) {
-    kernel.name = name;
-  } else if (driver.cuKernelGetName && driver.cuKernelGetName(&name, as_kernel(kernel.handle)) == CUDA_SUCCESS &&
-             name) {
+  if (driver.cuKernelGetName && driver.cuKernelGetName(&name, as_kernel(kernel.handle)) == CUDA_SUCCESS && name) {
     kernel.name = name;
     kernel.library = true;
+  } else if (driver.cuFuncGetName && driver.cuFuncGetName(&name, kernel.handle) == CUDA_SUCCESS && name) {
+    kernel.name = name;
   } else {
     kernel.unknown = "the driver does not tell its name (CUDA 12.4 or later is needed)";
   }
 }
 
-// The driver tells one parameter after another, until there is none.
+// The driver tells one parameter after another, until there is none. Nothing: it tells none of such a handle.
+std::optional<std::vector<Parameter>> layout(
+    const std::function<CUresult(std::size_t, std::size_t*, std::size_t*)>& info) {
+  std::vector<Parameter> parameters;
+  while (parameters.size() < most_parameters) {
+    std::size_t offset = 0, size = 0;
+    const CUresult code = info(parameters.size(), &offset, &size);
+    if (code == CUDA_ERROR_INVALID_VALUE) return parameters;
+    if (code != CUDA_SUCCESS) return std::nullopt;
+    parameters.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(size)});
+  }
+  return std::nullopt;
+}
+
 void lay_out(Kernel& kernel) {
   const Driver& driver = r3::driver();
-  if (!driver.cuFuncGetParamInfo || !driver.cuKernelGetParamInfo) {
+  std::optional<std::vector<Parameter>> found;
+  if (kernel.library && driver.cuKernelGetParamInfo) {
+    found = layout([&](std::size_t i, std::size_t* offset, std::size_t* size) {
+      return driver.cuKernelGetParamInfo(as_kernel(kernel.handle), i, offset, size);
+    });
+  } else if (!kernel.library && driver.cuFuncGetParamInfo) {
+    found = layout([&](std::size_t i, std::size_t* offset, std::size_t* size) {
+      return driver.cuFuncGetParamInfo(kernel.handle, i, offset, size);
+    });
+  }
+  if (!found) {
     kernel.unknown = "the driver does not tell its parameters (CUDA 12.4 or later is needed)";
     return;
   }
-  for (std::size_t i = 0; i < most_parameters; ++i) {
-    std::size_t offset = 0, size = 0;
-    const CUresult code = kernel.library ? driver.cuKernelGetParamInfo(as_kernel(kernel.handle), i, &offset, &size)
-                                         : driver.cuFuncGetParamInfo(kernel.handle, i, &offset, &size);
-    if (code == CUDA_ERROR_INVALID_VALUE) return;
-    if (code != CUDA_SUCCESS) {
-      kernel.unknown = "the driver does not tell its parameters (" + error_name(code) + ")";
-      return;
-    }
-    kernel.parameters.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(size)});
-    kernel.parameter_bytes = std::max(kernel.parameter_bytes, static_cast<std::uint32_t>(offset + size));
-  }
+  kernel.parameters = std::move(*found);
+  for (const Parameter& p : kernel.parameters)
+    kernel.parameter_bytes = std::max(kernel.parameter_bytes, p.offset + p.size);
 }
 
 // The packed buffer that CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE name.
