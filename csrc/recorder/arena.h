@@ -17,7 +17,7 @@ struct Placement {
 };
 
 // A live allocation and what the driver would know of it.
-struct Block {
+struct Served {
   std::uint64_t base = 0, size = 0;  // as the application asked for it
   CUcontext context = nullptr;       // it ends with this one; null: mapped by the application itself
   CUmemoryPool pool = nullptr;
@@ -59,7 +59,7 @@ class DeviceArena {
   void unmapped(CUdeviceptr address, std::uint64_t size);
 
   std::optional<Allocation> find(CUdeviceptr address) const;  // the live allocation that contains it
-  std::optional<Block> block(CUdeviceptr address) const;      // likewise
+  std::optional<Served> block(CUdeviceptr address) const;     // likewise
   std::vector<Allocation> live() const;                       // sorted by base
   std::uint64_t idle(CUdevice device) const;  // bytes that are free, though the driver counts them as taken
   static bool owns(CUdeviceptr address) { return address - arena_base < arena_size; }

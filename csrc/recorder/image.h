@@ -1,5 +1,7 @@
 // The device images that the application loaded, and the module that each was compiled from.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,12 +32,16 @@ void module_unloaded(CUmodule module) noexcept;
 void library_loaded(CUlibrary library, const void* data) noexcept;
 void library_loaded_from_file(CUlibrary library, const char* path) noexcept;
 void library_unloaded(CUlibrary library) noexcept;
+// The library's module in a context; the function that stands for a kernel there.
+void library_module(CUlibrary library, CUmodule module) noexcept;
+void kernel_function(CUkernel kernel, CUfunction function) noexcept;
 // A variable that the application asked for by name: recorded too, when the image's own list is not known.
 void variable_used(CUmodule module, CUlibrary library, const char* name) noexcept;
 
 // The image of a launched function, which may be a CUkernel; null when it was loaded out of our sight.
 std::shared_ptr<const Image> image_of(CUfunction function) noexcept;
-// Its variables' places in the current context. What the compiler dropped is left out.
+// Its variables' places in the current context, by the names that the captured module gives them. What the compiler
+// dropped is left out; a managed variable is told and lies in foreign memory (foreign.h).
 std::vector<Variable> variables_of(CUfunction function, const Image& image);
 
 }  // namespace r3::recorder

@@ -50,7 +50,14 @@ std::optional<StoredModule> find_module(const std::string& image_hash) {
   if (!json.is_object() || arch == json.end() || !arch->is_string()) {
     throw std::runtime_error(about.string() + " is damaged; delete it and rebuild through `r3llvm wrap`");
   }
-  return StoredModule{hash, arch->get<std::string>(), root / "modules" / (hash + ".bc")};
+  StoredModule module{hash, arch->get<std::string>(), root / "modules" / (hash + ".bc"), std::nullopt};
+  if (const auto names = json.find("variables"); names != json.end() && names->is_array()) {
+    module.variables.emplace();
+    for (const auto& name : *names) {
+      if (name.is_string()) module.variables->push_back(name.get<std::string>());
+    }
+  }
+  return module;
 }
 
 }  // namespace r3

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace r3 {
 
@@ -10,6 +11,7 @@ struct StoredModule {
   std::string hash;
   std::string arch;  // "sm_90"
   std::filesystem::path bitcode;
+  std::optional<std::vector<std::string>> variables;  // names of its device variables; nothing: not known
 };
 
 // The module captured with the device image of this hash, if any. Throws std::runtime_error when the store is damaged.
