@@ -12,7 +12,7 @@ from r3llvm.capture import Store
 from r3llvm.errors import R3Error
 from r3llvm.files import content_hash, flush_filesystem, text_of, write_atomically
 from r3llvm.recording.journal import JOURNAL, Journal
-from r3llvm.recording.manifest import Image, Manifest, Module
+from r3llvm.recording.manifest import Foreign, Image, Manifest, Module
 from r3llvm.recording.recording import chunk_name, image_name, module_name, referenced_chunks
 from r3llvm.recording.source import MANIFEST
 
@@ -56,7 +56,7 @@ def finish(folder: Path, journal: Journal, store: Store, application: tuple[str,
             captured_launches=journal.captured_launches,
             other_processes=journal.other_processes,
             other_launches=journal.other_launches,
-            foreign=tuple(journal.foreign),
+            foreign=tuple(Foreign(kind=kind, bytes=n) for kind, n in journal.foreign.items()),
         )
     except ValidationError as error:
         raise R3Error(f"the recorder's journal is inconsistent: {error.errors()[0]['msg']}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from r3llvm.errors import R3Error
-from r3llvm.recording.manifest import Foreign, Image, Launch, Refusal
+from r3llvm.recording.manifest import Image, Launch, Refusal
 
 JOURNAL = "journal.jsonl"
 
@@ -29,7 +30,7 @@ class Journal:
     launches_seen: int = 0
     graph_launches: int = 0
     captured_launches: int = 0
-    foreign: list[Foreign] = field(default_factory=list)
+    foreign: Counter[str] = field(default_factory=Counter)  # bytes by kind
     other_processes: int = 0  # that launched kernels while another made the recording
     other_launches: int = 0
     ended: bool = False  # an application that used the runtime came to its normal end
@@ -64,7 +65,8 @@ class Journal:
         elif kind == "count":
             self.graph_launches += count(entry["graph_launches"])
             self.captured_launches += count(entry["captured_launches"])
-            self.foreign += [Foreign.model_validate(foreign) for foreign in entry["foreign"]]
+            for foreign in entry["foreign"]:
+                self.foreign[str(foreign["kind"])] += count(foreign["bytes"])
         elif kind == "other_process":
             self.other_processes += 1
             self.other_launches += count(entry["launches"])

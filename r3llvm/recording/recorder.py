@@ -87,7 +87,7 @@ class Recorder:
         if not profile.kernels and (profile.graph_launches or profile.captured_launches):
             raise R3Error(f"nothing was measured: {_ONLY_GRAPHS}")
         if not profile.kernels:
-            raise R3Error(f"nothing was measured: {_UNSEEN}{_ending(status)}")
+            raise R3Error(f"nothing was measured: {self._unseen()}{_ending(status)}")
         return profile
 
     @staticmethod
@@ -159,33 +159,31 @@ class Recorder:
         raise R3Error(f"nothing was recorded: {self._why_nothing(journal)}{ending}")
 
     def _why_nothing(self, journal: Journal) -> str:
-        if journal.other_launches:
-            ranks = "0" if self.ranks is None else self.ranks
-            return (
-                f"{journal.other_processes} processes launched {journal.other_launches} kernels, but none has an MPI "
-                f"rank of {ranks}: name others with --ranks"
-            )
-        if journal.launches_seen:
-            return (
-                f"the application launched {journal.launches_seen} kernels, none of which --launches and --every pick"
-            )
-        if journal.graph_launches or journal.captured_launches:
+        seen = journal.launches_seen
+        if (journal.graph_launches or journal.captured_launches) and seen <= journal.captured_launches:
             return _ONLY_GRAPHS
+        if seen and (self.launches or self.every):
+            return f"the application launched {seen} kernels, none of which --launches and --every pick"
+        if seen:
+            return f"the application launched {seen} kernels, none of which came to its end"
         if journal.ended:
             return "the application launched no kernel"
         if self.device == "cuda":
-            return _UNSEEN
+            return self._unseen()
         return (
             "the application launched no kernel through r3llvm's CUDA runtime; build it with "
             "`r3llvm wrap --device host -- clang++ …`, linked with the shared libcudart"
         )
 
+    def _unseen(self) -> str:
+        ranks = "" if self.ranks in (None, "all") else f"has no MPI rank of {self.ranks}, or "
+        return (
+            f"the recorder saw no launch: the application launches none, or {ranks}was built for the host device "
+            "(--device host), or ignores LD_PRELOAD (started with a clean environment, in a container)"
+        )
+
 
 _ONLY_GRAPHS = "all launches are made by CUDA graphs, which are not recorded: switch graphs off in the application"
-_UNSEEN = (
-    "the recorder saw no launch: the application launches none, or was built for the host device (--device host), or "
-    "ignores LD_PRELOAD (statically linked, setuid, in a container, or started with a clean environment)"
-)
 
 
 def host_environment(store: Store) -> dict[str, str]:
