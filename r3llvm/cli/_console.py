@@ -55,6 +55,14 @@ def size(n_bytes: int) -> str:
     return f"{n_bytes / 2**10:.0f} KiB" if n_bytes < 10 * 2**20 else f"{n_bytes / 2**20:.0f} MiB"
 
 
+def duration(seconds: float) -> str:
+    """A time for people: 12.34 µs."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds / 1e-6:.4g} µs"
+
+
 def dimensions(extent: tuple[int, int, int]) -> str:
     """A grid or block, without trailing ones."""
     x, y, z = extent

@@ -1,4 +1,4 @@
-"""`r3llvm replay`: build a recorded kernel anew, run it on its recorded memory, compare every byte."""
+"""`r3llvm replay`: build a recorded kernel anew, run it on its recorded memory, compare the results, and time it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,43 @@ import click
 from rich.table import Table
 
 from r3llvm.builder.artifact import Artifact, BuildStatus
-from r3llvm.cli._console import Seconds, print_table, short_name
+from r3llvm.cli._console import Seconds, duration, print_table, short_name
+from r3llvm.cli._device import choose_device, device_options, only_on_a_gpu, open_cuda_runner
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.recording import Launch, Recording
 from r3llvm.runner import Measurement, Runner, RunStatus
+from r3llvm.runner.baseline import binary_of, image_baseline
+from r3llvm.runner.cuda import CudaRunner
+from r3llvm.runner.protocol import Binary, Cache
+from r3llvm.runner.sanitizer import Report, require_sanitizer
+from r3llvm.runner.sanitizer import sanitize as sanitize_binary
+from r3llvm.runner.verification import ToleranceMode
 from r3llvm.space.candidate import Candidate
 
 
 @dataclass(frozen=True)
 class Replay:
-    """One launch replayed; no measurement when the build failed."""
+    """One launch replayed; no measurement when the build failed, no artifact when the recorded image ran.
+
+    reports: what compute-sanitizer's tools found.
+    """
 
     launch: Launch
-    artifact: Artifact
+    artifact: Artifact | None
     measurement: Measurement | None
+    reports: tuple[Report, ...] = ()
 
     @property
     def status(self) -> str:
-        return self.measurement.status.value if self.measurement else self.artifact.status.value
+        if self.measurement:
+            return self.measurement.status.value
+        assert self.artifact is not None  # an image is not built
+        return self.artifact.status.value
 
     @property
     def good(self) -> bool:
-        return self.measurement is not None and self.measurement.status is RunStatus.OK
+        ok = self.measurement is not None and self.measurement.status is RunStatus.OK
+        return ok and all(report.clean for report in self.reports)
 
     @property
     def bytes_compared(self) -> int:
@@ -51,18 +66,19 @@ class Replay:
     def remarks(self) -> Iterator[str]:
         """What there is to say beyond the table."""
         if self.measurement is None:
-            yield f"{self.artifact.message}" + (
-                f" (reproducer: {self.artifact.reproducer})" if self.artifact.reproducer else ""
-            )
+            if self.artifact:
+                reproducer = f" (reproducer: {self.artifact.reproducer})" if self.artifact.reproducer else ""
+                yield self.artifact.message + reproducer
             return
         for difference in self.measurement.differences:
             yield f"{difference.region}: {difference.bytes} bytes differ, the first at offset {difference.first_offset}"
-        if not self.good and self.measurement.message:
+        if self.measurement.status is not RunStatus.OK and self.measurement.message:
             yield self.measurement.message
         if self.measurement.warning:
             yield f"warning: {self.measurement.warning}"
+        yield from (str(report) for report in self.reports)
 
-    def as_json(self, with_cost: bool) -> dict[str, Any]:
+    def as_json(self, device: str, with_cost: bool) -> dict[str, Any]:
         entry = {
             "kernel": self.launch.kernel,
             "launch": self.launch.index,
@@ -71,10 +87,25 @@ class Replay:
             "mismatches": self.mismatches,
             "remarks": list(self.remarks()),
         }
-        if with_cost:
-            entry["modelled_cycles"] = self.measurement.cost if self.measurement else None
-            entry["counts"] = self.measurement.counts if self.measurement else {}
+        measured = self.measurement
+        if with_cost and device == "host":
+            entry["modelled_cycles"] = measured.cost if measured else None
+            entry["counts"] = measured.counts if measured else {}
+        elif with_cost:
+            entry["seconds"] = measured.cost if measured else None
+            entry["spread"] = measured.spread if measured else None
+            entry["times"] = measured.times if measured else ()
+        if device != "host":
+            entry["device"] = device
         return entry
+
+    def cost(self) -> str:
+        """For the table: modelled cycles as they are, seconds as a time with its confidence interval."""
+        if self.measurement is None or self.measurement.cost is None:
+            return ""
+        if self.measurement.unit != "s":
+            return f"{self.measurement.cost:,.0f}"
+        return f"{duration(self.measurement.cost)} ± {self.measurement.spread:.1%}"
 
 
 @click.command()
@@ -88,11 +119,17 @@ class Replay:
     metavar="OPTION=VALUE",
     help="An LLVM option (unroll-threshold=400) or one of the assembler (ptxas.maxrregcount=64).",
 )
-@click.option("--workers", type=click.IntRange(0, 1024), default=0, help="Threads that run blocks. [one per core]")
+@device_options
+@click.option("--repeat", type=click.IntRange(1, 10**6), metavar="N",
+              help="Launches to time on a GPU. [until the median is known to 1 %]")  # fmt: skip
+@click.option("--image", is_flag=True, help="Replay what the application itself ran, not a rebuild. (GPU)")
+@click.option("--sanitize", is_flag=True, help="Replay under compute-sanitizer's tools too. (GPU)")
+@click.option("--workers", type=click.IntRange(0, 1024), default=0,
+              help="Threads that run blocks on the CPU. [one per core]")  # fmt: skip
 @click.option(
     "--timeout", type=Seconds(), default=60.0, metavar="S", show_default=True, help="Seconds a replay may take."
 )
-@click.option("--no-cost", is_flag=True, help="Leave out the modelled cycles.")
+@click.option("--no-cost", is_flag=True, help="Leave out the modelled cycles, or the time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a launch and line.")
 @click.argument("recording", type=click.Path(path_type=Path))
 def command(
@@ -101,41 +138,51 @@ def command(
     index: int | None,
     passes: str,
     settings: tuple[str, ...],
+    device: str,
+    cache: Cache,
+    tolerance: ToleranceMode,
+    repeat: int | None,
+    image: bool,
+    sanitize: bool,
     workers: int,
     timeout: float,
     no_cost: bool,
     as_json: bool,
 ) -> int:
-    """Rebuild each kernel of RECORDING, run it on the CPU on the recorded memory, and compare every recorded byte.
+    """Rebuild each kernel of RECORDING, run it on the recorded memory, and compare every recorded byte.
 
-    The cost is modelled cycles: a figure to compare variants by, not a time.
+    On a GPU the cost is the median time of a launch, with its 95 % confidence interval, and results may differ from the
+    recorded ones as far as rebuilds of the baseline do (--tolerance). On the CPU it is modelled cycles: a figure to
+    compare variants by, not a time.
     """
     opened = Recording.open(recording)
     launches = [launch for launch in opened.launches(kernels) if index in (None, launch.index)]
     if not launches:
         which = "launches" if index is None else f"launch {index}"
         raise UsageError(f"no {which} in {recording}; `r3llvm show {recording}` lists what it holds")
+    where = choose_device(device, opened)
+    only_on_a_gpu(where, repeat=repeat, image=image, sanitize=sanitize)
+    if sanitize:
+        require_sanitizer()
     chosen = candidate(passes, settings)
-    table = Table(
-        "kernel", "launch", "status", "bytes compared", "mismatches", *([] if no_cost else ["modelled cycles"])
-    )
+    heading = "modelled cycles" if where == "host" else "time (median ± 95 % CI)"
+    table = Table("kernel", "launch", "status", "bytes compared", "mismatches", *([] if no_cost else [heading]))
     failures = 0
     remarks: dict[str, None] = {}
-    with _runner(opened, workers, timeout) as runner, _at_once_on_ctrl_c():
-        for number, replay in enumerate(_replays(opened, launches, chosen, runner), 1):
+    with _runner(opened, where, workers, timeout, cache, tolerance, repeat, image) as runner, _at_once_on_ctrl_c():
+        for number, replay in enumerate(_replays(opened, launches, chosen, runner, image, sanitize), 1):
             failures += not replay.good
             _say(f"replayed {number} of {len(launches)}" if number < len(launches) else "")
             if as_json:
-                click.echo(json.dumps(replay.as_json(not no_cost)))
+                click.echo(json.dumps(replay.as_json(runner.device, not no_cost)))
                 continue
-            cost = replay.measurement.cost if replay.measurement else None
             table.add_row(
                 short_name(replay.launch.kernel),
                 str(replay.launch.index),
                 replay.status,
                 f"{replay.bytes_compared:,}",
                 f"{replay.mismatches:,}",
-                *([] if no_cost else ["" if cost is None else f"{cost:,.0f}"]),
+                *([] if no_cost else [replay.cost()]),
             )
             name = f"{short_name(replay.launch.kernel)}, launch {replay.launch.index}"
             remarks |= dict.fromkeys(f"{name}: {remark}" for remark in replay.remarks())
@@ -143,8 +190,9 @@ def command(
         print_table(table)
         for remark in remarks:
             click.echo(f"r3llvm: {remark}", err=True)
-        click.echo(f"{len(launches) - failures} of {len(launches)} launches replayed with every recorded byte equal")
-    return int(failures > 0)
+        right = "every recorded byte equal" if where == "host" else f"the recorded result on {runner.device}"
+        click.echo(f"{len(launches) - failures} of {len(launches)} launches replayed with {right}")
+    return 1 if failures else 0
 
 
 def candidate(passes: str, settings: tuple[str, ...]) -> Candidate:
@@ -170,24 +218,39 @@ def candidate(passes: str, settings: tuple[str, ...]) -> Candidate:
     return Candidate(pipeline=passes, options=tuple(options), assembler=tuple(assembler))
 
 
-def _replays(recording: Recording, launches: list[Launch], candidate: Candidate, runner: Runner) -> Iterator[Replay]:
-    """Builds each kernel once."""
+def _replays(
+    recording: Recording, launches: list[Launch], candidate: Candidate, runner: Runner, image: bool, sanitize: bool
+) -> Iterator[Replay]:
+    """Builds each kernel once. What has no module is replayed from its image, where the runner can."""
     from r3llvm.builder import Builder
 
     artifacts: dict[tuple[str, str], Artifact] = {}
     for launch in launches:
+        if isinstance(runner, CudaRunner) and (image or launch.module is None):
+            reports = _sanitize(recording, launch, image_baseline(recording, launch).binary) if sanitize else ()
+            yield Replay(launch, None, runner.run_image(launch), reports)
+            continue
         module = recording.module_of(launch)
         key = (module, launch.kernel)
         if key not in artifacts:
-            arch = recording.describe_module(module).arch
+            arch = runner.arch(recording.describe_module(module).arch)
             artifacts[key] = Builder(recording.module(module), launch.kernel, arch).build(candidate)
             if artifacts[key].status is BuildStatus.ASSEMBLER_ERROR and "nknown option" in artifacts[key].message:
                 raise UsageError(
                     f"--set: the assembler refused {', '.join(candidate.assembler)}: {artifacts[key].message}"
                 )
         artifact = artifacts[key]
-        measured = runner.run(artifact, launch) if artifact.status is BuildStatus.OK else None
-        yield Replay(launch, artifact, measured)
+        if artifact.status is not BuildStatus.OK:
+            yield Replay(launch, artifact, None)
+            continue
+        measured = runner.run(artifact, launch)
+        yield Replay(
+            launch, artifact, measured, _sanitize(recording, launch, binary_of(artifact, launch)) if sanitize else ()
+        )
+
+
+def _sanitize(recording: Recording, launch: Launch, binary: Binary) -> tuple[Report, ...]:
+    return tuple(sanitize_binary(recording, launch, binary))
 
 
 @contextmanager
@@ -206,10 +269,21 @@ def _say(state: str) -> None:
         click.echo(f"\r\x1b[K{state}", nl=False, err=True)
 
 
-def _runner(recording: Recording, workers: int, timeout: float) -> Runner:
+def _runner(
+    recording: Recording,
+    device: str,
+    workers: int,
+    timeout: float,
+    cache: Cache,
+    tolerance: ToleranceMode,
+    repeat: int | None,
+    image: bool,
+) -> Runner:
     from r3llvm.runner.host import HostRunner
 
-    return HostRunner(recording, workers=workers, seconds=timeout)
+    if device == "host":
+        return HostRunner(recording, workers=workers, seconds=timeout)
+    return open_cuda_runner(recording, cache, tolerance, timeout, repeat=repeat, image=image)
 
 
 def _native() -> Any:

@@ -13,8 +13,9 @@ from types import FrameType
 
 import click
 
-from r3llvm.builder import Builder
+from r3llvm.builder import Builder, BuildStatus
 from r3llvm.cli._console import Seconds, print_table, short_name
+from r3llvm.cli._device import choose_device, device_options, open_cuda_runner
 from r3llvm.cli._progress import SearchProgress
 from r3llvm.database import Database, Session
 from r3llvm.errors import R3Error, UsageError
@@ -23,8 +24,22 @@ from r3llvm.recording import Launch, Recording
 from r3llvm.recording.source import MANIFEST
 from r3llvm.report import Summary, summarize, tables
 from r3llvm.runner import Runner
-from r3llvm.search import Evaluator, Settings, Subject, Tuner, begin, best_trial, create_strategy, resume
-from r3llvm.space import PipelineSpace
+from r3llvm.runner.baseline import binary_of
+from r3llvm.runner.protocol import Cache
+from r3llvm.runner.sanitizer import TOOLS, Report, find_sanitizer, sanitize
+from r3llvm.runner.verification import ToleranceMode
+from r3llvm.search import (
+    Evaluator,
+    Settings,
+    Subject,
+    Tuner,
+    begin,
+    best_trial,
+    candidate_of,
+    create_strategy,
+    resume,
+)
+from r3llvm.space import BASELINE, Candidate, PipelineSpace
 
 
 @click.command()
@@ -38,6 +53,7 @@ from r3llvm.space import PipelineSpace
               help="With one worker, the same seed gives the same trials. [0]")  # fmt: skip
 @click.option("--length", type=click.IntRange(1, 10_000), help="Passes in a sequence, at most. [24]")
 @click.option("--aggressive/--no-aggressive", default=None, help="Also use passes with a history of miscompiles.")
+@device_options
 @click.option("--timeout", type=Seconds(), default=30.0, metavar="S", show_default=True,
               help="Seconds that one build, and one replay, may take.")  # fmt: skip
 @click.option("--memory", type=click.IntRange(1, 1 << 46), default=4 << 30, metavar="BYTES", show_default="4 GiB",
@@ -57,6 +73,9 @@ def command(
     seed: int | None,
     length: int | None,
     aggressive: bool | None,
+    device: str,
+    cache: Cache,
+    tolerance: ToleranceMode,
     timeout: float,
     memory: int,
     resuming: bool,
@@ -65,23 +84,25 @@ def command(
 ) -> int:
     """Search for the pass sequence that makes a kernel of RECORDING cheapest.
 
-    Each candidate is built, replayed on the recorded memory, and counts only when every recorded byte is equal. The
-    cost is modelled cycles: a figure to compare variants by, not a time. Ctrl-C ends after the trials in flight;
-    --resume goes on from there.
+    Each candidate is built, replayed on the recorded memory, and counts only when its results are the recorded ones.
+    The cost is the median time of a launch on a GPU; on the CPU it is modelled cycles: a figure to compare variants by, not
+    a time. Ctrl-C ends after the trials in flight; --resume goes on from there.
     """
     opened = Recording.open(recording)
     settings = Settings(launches or None, strategy, seed, budget, length, aggressive)
     groups = _chosen(opened, kernels, all_kernels, launches)
     path = database or database_path(recording)
     status = 0
+    where = choose_device(device, opened)
+    conditions: dict[str, str] = {} if where == "host" else {"cache": cache, "tolerance": tolerance}
     with ExitStack() as stack:
         store = stack.enter_context(Database(path, create=True))
-        runner = stack.enter_context(open_runner(opened, timeout, memory))
+        runner = stack.enter_context(open_runner(opened, where, timeout, memory, cache, tolerance))
         stop = stack.enter_context(_stop_on_signal())
         for chosen in groups:
             try:
-                subject = _subject(opened, chosen)
-                builder = open_builder(opened, chosen[0], timeout, memory, path.parent / "failures")
+                subject = _subject(opened, chosen, runner.device, conditions)
+                builder = open_builder(opened, chosen[0], runner, timeout, memory, path.parent / "failures")
                 threads = workers or os.cpu_count() or 1
                 if resuming:
                     session, space = resume(store, subject, settings, threads)
@@ -89,6 +110,8 @@ def command(
                     session, space = begin(subject, settings, threads)
                 wanted = [launch for launch in chosen if launch.index in session.launches]
                 summary = _tune(str(recording), store, session, space, Evaluator(builder, runner, wanted), stop)
+                if where == "cuda" and summary.confirmed:
+                    summary = summary.model_copy(update={"sanitizer": _sanitized(opened, builder, wanted[0], summary)})
             except UsageError:
                 raise
             except R3Error as error:
@@ -98,6 +121,11 @@ def command(
                 status = 1
                 continue
             _show(summary, as_json)
+            if any(finding.startswith("error: ") for finding in summary.sanitizer):
+                click.echo(
+                    "r3llvm: error: compute-sanitizer finds fault with the best and not with the baseline", err=True
+                )
+                status = 1
             if summary.confirmed is False:
                 click.echo("r3llvm: error: the best, built and replayed again, did not reproduce its cost", err=True)
                 status = 1
@@ -112,18 +140,24 @@ def database_path(recording: Path) -> Path:
     return recording / "trials.sqlite" if recording.is_dir() else recording.with_name(f"{recording.name}.trials.sqlite")
 
 
-def open_runner(recording: Recording, seconds: float, memory_bytes: int) -> Runner:
+def open_runner(
+    recording: Recording, device: str, seconds: float, memory_bytes: int, cache: Cache, tolerance: ToleranceMode
+) -> Runner:
     from r3llvm.runner.host import HostRunner
 
-    return HostRunner(recording, workers=1, seconds=seconds, memory_bytes=memory_bytes)
+    if device == "host":
+        return HostRunner(recording, workers=1, seconds=seconds, memory_bytes=memory_bytes)
+    return open_cuda_runner(recording, cache, tolerance, seconds)
 
 
-def open_builder(recording: Recording, launch: Launch, seconds: float, memory_bytes: int, failures: Path) -> Builder:
+def open_builder(
+    recording: Recording, launch: Launch, runner: Runner, seconds: float, memory_bytes: int, failures: Path
+) -> Builder:
     module = recording.module_of(launch)
     return Builder(
         recording.module(module),
         launch.kernel,
-        recording.describe_module(module).arch,
+        runner.arch(recording.describe_module(module).arch),
         seconds=seconds,
         memory_bytes=memory_bytes,
         reproducers=failures,
@@ -159,13 +193,14 @@ def _chosen(
     return chosen
 
 
-def _subject(recording: Recording, launches: list[Launch]) -> Subject:
+def _subject(recording: Recording, launches: list[Launch], device: str, conditions: dict[str, str]) -> Subject:
     return Subject(
         recording=content_hash(recording.source.read(MANIFEST)),
         kernel=launches[0].kernel,
         launches=tuple(launch.index for launch in launches),
-        device="host",
+        device=device,
         llvm=llvm_version(),
+        conditions=conditions,
     )
 
 
@@ -191,8 +226,32 @@ def _tune(
         tuner = Tuner(database, session, strategy, evaluator, progress.trial, stop)
         trials = tuner.run()
         best = best_trial(trials)
-        confirmed = tuner.confirm(best) if best and not stop.is_set() else None
-    return summarize(recording, session, trials, confirmed)
+        confirmation = tuner.confirm(best) if best and not stop.is_set() else None
+    return summarize(recording, session, trials, confirmation)
+
+
+def _sanitized(recording: Recording, builder: Builder, launch: Launch, summary: Summary) -> list[str]:
+    """What compute-sanitizer finds in the best, where it is installed. A finding that the baseline has too is no error
+    of ours.
+    """
+    if find_sanitizer() is None or summary.best is None:
+        return ["not run: compute-sanitizer is not installed"]
+
+    def reports(candidate: Candidate, tools: tuple[str, ...]) -> list[Report]:
+        artifact = builder.build(candidate)
+        if artifact.status is not BuildStatus.OK:
+            return [Report("build", problem=artifact.message)]
+        return sanitize(recording, launch, binary_of(artifact, launch), tools=tools)
+
+    lines = []
+    for report in reports(candidate_of(summary.best.candidate), TOOLS):
+        if not report.findings:
+            lines.append(str(report))
+        elif any(baseline.findings for baseline in reports(BASELINE, (report.tool,))):
+            lines.append(f"{report}, as in the baseline")
+        else:
+            lines.append(f"error: {report}")
+    return lines
 
 
 def _show(summary: Summary, as_json: bool) -> None:

@@ -18,7 +18,9 @@ _SCALAR = re.compile(r"^(?:(?:\[|<)\d+ x )*(half|bfloat|float|double)[\]>]*$")
 # Instructions whose result points to where an operand points.
 _DERIVING = frozenset(("getelementptr", "addrspacecast", "bitcast", "phi", "select", "freeze"))
 # Flags of fast maths come between the operation and its type.
-_CONTRACT = re.compile(r"^(  (?:%\S+ = )?(?:tail |musttail |notail )?(?:f\w+|select|phi|call) (?:\w+ )*?)contract ", re.M)
+_CONTRACT = re.compile(
+    r"^(  (?:%\S+ = )?(?:tail |musttail |notail )?(?:f\w+|select|phi|call) (?:\w+ )*?)contract ", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,12 @@ def _accessed(
     origins: dict[llvm.ValueRef, set[int]] = defaultdict(set)
     for position, argument in enumerate(arguments):
         origins[argument].add(position)
-    instructions = [(i, i.opcode, list(i.operands)) for function in functions for block in function.blocks for i in block.instructions]
+    instructions = [
+        (i, i.opcode, list(i.operands))
+        for function in functions
+        for block in function.blocks
+        for i in block.instructions
+    ]
     growing = True
     while growing:  # phis run in circles
         growing = False

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from r3llvm.database import Session, Trial
-from r3llvm.search import best_trial
+from r3llvm.search import Confirmation, best_trial
 
 
 class _Model(BaseModel):
@@ -48,6 +48,8 @@ class Summary(_Model):
     spread: the best's relative spread over repetitions.
     trials: verified + duplicates + failures, the baseline not among them.
     confirmed: whether the best, built and replayed again, reproduced its cost; None when that was not tried.
+    confirmed_speedup, confirmed_spread: what it was then, on a GPU in a fresh process and in turns with the baseline.
+    sanitizer: a line for each tool of compute-sanitizer that looked at the best.
     """
 
     recording: str
@@ -73,9 +75,14 @@ class Summary(_Model):
     seconds: float
     trials_per_second: float
     confirmed: bool | None = None
+    confirmed_speedup: float | None = None
+    confirmed_spread: float = 0.0
+    sanitizer: list[str] = []
 
 
-def summarize(recording: str, session: Session, trials: Sequence[Trial], confirmed: bool | None = None) -> Summary:
+def summarize(
+    recording: str, session: Session, trials: Sequence[Trial], confirmation: Confirmation | None = None
+) -> Summary:
     """recording: how the user names it. trials: the session's, in any order."""
     baseline = next((trial for trial in trials if trial.number == 0), None)
     proposed = [trial for trial in trials if trial.number]
@@ -108,7 +115,9 @@ def summarize(recording: str, session: Session, trials: Sequence[Trial], confirm
         improvements=_improvements(trials),
         seconds=session.seconds,
         trials_per_second=len(proposed) / session.seconds if session.seconds else 0.0,
-        confirmed=confirmed,
+        confirmed=confirmation.reproduced if confirmation else None,
+        confirmed_speedup=confirmation.speedup if confirmation else None,
+        confirmed_spread=confirmation.spread if confirmation else 0.0,
     )
 
 

@@ -9,15 +9,22 @@ from r3llvm.report.summary import Summary
 
 
 def tables(summary: Summary, name: str = "") -> list[Table]:
-    """Costs per launch in the session's unit, then what the session did. name: of the kernel, for people."""
-    unit = summary.unit or "no unit"
+    """Costs per launch in the session's unit, then what the session did. name: of the kernel, for people.
+
+    Seconds are shown as microseconds.
+    """
+    unit, scale = ("µs", 1e6) if summary.unit == "s" else (summary.unit or "no unit", 1.0)
     costs = Table(title=Text(f"{name or summary.kernel} on {summary.device}", style="bold"), title_justify="left")
     costs.add_column("launch", justify="right")
     for heading in (f"baseline ({unit})", f"best ({unit})", "speedup", "spread"):
         costs.add_column(heading, justify="right")
     for row in summary.launches:
         costs.add_row(
-            str(row.launch), _cost(row.baseline), _cost(row.best), f"{row.speedup:.3f}x", f"{summary.spread:.1%}"
+            str(row.launch),
+            _cost(row.baseline * scale),
+            _cost(row.best * scale),
+            f"{row.speedup:.3f}x",
+            f"{summary.spread:.1%}",
         )
     if len(summary.launches) > 1 and summary.speedup is not None:
         costs.add_row("mean", "", "", f"{summary.speedup:.3f}x", "", end_section=True)
@@ -28,6 +35,13 @@ def tables(summary: Summary, name: str = "") -> list[Table]:
     for name, value in _facts(summary):
         facts.add_row(name, Text(value))
     return [costs, facts]
+
+
+def _confirmed(summary: Summary) -> str:
+    again = f"{summary.confirmed_speedup:.3f}x ± {summary.confirmed_spread:.1%}" if summary.confirmed_speedup else ""
+    if not summary.confirmed:
+        return f"NOT reproduced{f': {again}' if again else ''}"
+    return f"{again} in a fresh process" if summary.unit == "s" else "the same cost, every recorded byte equal"
 
 
 def _cost(value: float) -> str:
@@ -54,7 +68,8 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         facts.append(
             (
                 "rebuilt and replayed",
-                "the same cost, every recorded byte equal" if summary.confirmed else "NOT reproduced",
+                _confirmed(summary),
             )
         )
+    facts += [("compute-sanitizer", line) for line in summary.sanitizer]
     return facts

@@ -118,8 +118,8 @@ class CudaRunner(Runner):
     """Replays launches of one recording on one GPU. Threads may share it; one at a time has the GPU.
 
     device: the GPU's number. cache: what a timed launch finds in L2. seconds: how long one replay may take before the
-    baseline's time is known, and at most. timing: seconds that timing one binary may take. image: the recorded image
-    is the baseline, rather than a rebuild.
+    baseline's time is known, and at most. timing: seconds that timing one binary may take; repeat: or how many launches
+    of it. image: the recorded image is the baseline, rather than a rebuild.
     """
 
     unit = "s"
@@ -133,6 +133,7 @@ class CudaRunner(Runner):
         tolerance: ToleranceMode = "auto",
         seconds: float = 60.0,
         timing: float = 2.0,
+        repeat: int | None = None,
         image: bool = False,
         command: Command | None = None,
     ) -> None:
@@ -141,6 +142,7 @@ class CudaRunner(Runner):
         self._tolerance: ToleranceMode = tolerance
         self._seconds = seconds
         self._timing = timing
+        self._repeat = repeat
         self._image = image
         self._workers = Workers(command or worker_command(recording, device))
         self._states: dict[int, _State] = {}
@@ -287,6 +289,8 @@ class CudaRunner(Runner):
             seconds=self._timing,
             bound=None if bound == float("inf") else bound,
         )
+        if self._repeat:
+            request = replace(request, least=self._repeat, most=self._repeat, precision=0.0, seconds=1e6)
         timed = self._ask(state, request, max(seconds, state.calibration.seconds))
         if not isinstance(timed, Timed):
             return self._ended(timed)
@@ -413,7 +417,11 @@ class CudaRunner(Runner):
         known = max(seconds, state.calibration.seconds if state.calibration else state.wall)
         if isinstance(request, Time):
             launches = request.warmup + request.least
-            return request.seconds + max(LEAST_SECONDS, PATIENCE * known * launches) + 4 * state.wall
+            return (
+                min(request.seconds, self._timing)
+                + max(LEAST_SECONDS, PATIENCE * known * launches)
+                + launches * state.wall
+            )
         return min(self._seconds, max(LEAST_SECONDS, PATIENCE * known) + 4 * state.wall)
 
     def _load_seconds(self, launch: Launch) -> float:

@@ -92,14 +92,14 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def stop(self) -> None:
-        """Ends it; waits until it is gone."""
+    def stop(self, seconds: float = _END_SECONDS) -> None:
+        """Ends it; waits until it is gone, for so long by itself."""
         if not self._connection.closed:
             with contextlib.suppress(OSError, ValueError):
                 self._connection.send(Stop())
             self._connection.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_SECONDS)
+            self._process.wait(seconds)
         self.kill()
 
     def kill(self) -> None:
@@ -164,9 +164,10 @@ class Workers:
         return self._current
 
     def close(self) -> None:
-        for worker in (self._current, self._standby):
-            if worker:
-                worker.stop()
+        if self._standby:
+            self._standby.kill()
+        if self._current:
+            self._current.stop()
         self._current = self._standby = None
 
     def _ready(self) -> Worker:

@@ -306,6 +306,8 @@ class Calibrator:
         reply = self._ask(Poison(self._subject.launch, region, pattern, where))
         if isinstance(reply, Poisoned):
             return reply.bytes
+        if isinstance(reply, Failure):  # such as no memory left for it on the device
+            return 0
         raise _unexpected(reply)
 
     def _run(self, binary: Binary | None, tolerances: tuple[Tolerance, ...], learn: int | None = None) -> Ran:

@@ -4,9 +4,10 @@ from r3llvm.search.create import create_strategy
 from r3llvm.search.evaluate import Evaluator, Outcome
 from r3llvm.search.session import Settings, Subject, begin, resume
 from r3llvm.search.strategy import Proposal, Strategy
-from r3llvm.search.tuner import Tuner, best_trial, candidate_of
+from r3llvm.search.tuner import Confirmation, Tuner, best_trial, candidate_of
 
 __all__ = [
+    "Confirmation",
     "Evaluator",
     "Outcome",
     "Proposal",

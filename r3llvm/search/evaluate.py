@@ -67,16 +67,22 @@ class Evaluator:
             self._once(candidate.id, lambda: self._build(number, candidate)), seconds=time.monotonic() - started
         )
 
-    def measure(self, number: int, candidate: Candidate) -> Outcome:
-        """Builds and replays once more, whatever is known."""
+    def confirm(self, number: int, candidate: Candidate) -> Outcome:
+        """Builds and measures once more, whatever is known, owing nothing to what ran before."""
         artifact = self._builder.compile(candidate)
-        return self._failed(number, artifact) or self._run(number, candidate, artifact)
+        return self._failed(number, artifact) or self._run(number, candidate, artifact, self._runner.confirm)
+
+    def anchor(self, costs: Sequence[float]) -> None:
+        """What the baseline cost by launch, in the process that this one goes on from."""
+        for launch, cost in zip(self._launches, costs, strict=True):
+            self._runner.anchor(launch, cost)
 
     def _build(self, number: int, candidate: Candidate) -> Outcome:
         artifact = self._builder.compile(candidate)
         failed = self._failed(number, artifact)
         return failed or self._once(
-            _assembled(artifact.ptx_hash, candidate), lambda: self._run(number, candidate, artifact)
+            _assembled(artifact.ptx_hash, candidate),
+            lambda: self._run(number, candidate, artifact, self._runner.run),
         )
 
     def _once(self, key: str, work: Callable[[], Outcome]) -> Outcome:
@@ -106,14 +112,16 @@ class Evaluator:
             reproducer=artifact.reproducer,
         )
 
-    def _run(self, number: int, candidate: Candidate, artifact: Artifact) -> Outcome:
+    def _run(
+        self, number: int, candidate: Candidate, artifact: Artifact, measure: Callable[[Artifact, Launch], Measurement]
+    ) -> Outcome:
         artifact = self._builder.assemble(artifact, candidate)
         failed = self._failed(number, artifact)
         if failed:
             return failed
         measurements: list[Measurement] = []
         for launch in self._launches:
-            measurements.append(self._runner.run(artifact, launch))
+            measurements.append(measure(artifact, launch))
             if measurements[-1].status is not RunStatus.OK:
                 break
         last = measurements[-1]
@@ -123,7 +131,7 @@ class Evaluator:
             number=number,
             build_status=BuildStatus.OK,
             run_status=last.status,
-            message=last.message or _differences(last) or last.warning,
+            message="; ".join(filter(None, (last.message, _differences(last)))) or last.warning,
             ptx_hash=artifact.ptx_hash,
             resources=artifact.resources,
             costs=costs if verified else (),

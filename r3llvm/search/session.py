@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 import r3llvm
@@ -32,13 +32,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tuned, on what. recording: the manifest's content hash. launches: indices of all that the kernel has."""
+    """What is tuned, on what. recording: the manifest's content hash. launches: indices of all that the kernel has.
+
+    conditions: what costs and verdicts depend on beside the device, by the name of the option ("cache": "cold").
+    """
 
     recording: str
     kernel: str
     launches: tuple[int, ...]
     device: str
     llvm: str
+    conditions: Mapping[str, str] = field(default_factory=dict)
 
 
 def begin(subject: Subject, settings: Settings, workers: int) -> tuple[Session, PipelineSpace]:
@@ -54,7 +58,7 @@ def begin(subject: Subject, settings: Settings, workers: int) -> tuple[Session, 
         budget=settings.budget or DEFAULT_BUDGET,
         workers=workers,
         device=subject.device,
-        versions=_versions(subject.llvm),
+        versions=_versions(subject.llvm) | dict(subject.conditions),
     )
     return session, space
 
@@ -81,6 +85,7 @@ def resume(database: Database, subject: Subject, settings: Settings, workers: in
         ("--launch", sorted(session.launches), None if asked is None else sorted(_chosen(subject, asked))),
         ("--strategy", session.strategy, strategy),
         ("--seed", session.seed, settings.seed),
+        *((f"--{name}", session.versions.get(name), value) for name, value in subject.conditions.items()),
     ]
     for what, then, now in comparisons:
         if now is not None and now != then:

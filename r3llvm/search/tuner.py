@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +17,20 @@ from r3llvm.runner import RunStatus
 from r3llvm.search.evaluate import Evaluator, Outcome
 from r3llvm.search.strategy import Proposal, Strategy
 from r3llvm.space import BASELINE, Candidate
+
+LUCK = 0.03  # how much more than its trial's cost a confirmed best may cost, at least, where costs spread
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """The best, measured once more. reproduced: verified, and its cost what is stored, exactly where costs do not
+    spread. speedup: over the baseline, None when it was not verified; message: then why.
+    """
+
+    reproduced: bool
+    speedup: float | None = None
+    spread: float = 0.0
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,17 +104,19 @@ class Tuner:
             executor.shutdown(wait=False, cancel_futures=True)
         return self._trials
 
-    def confirm(self, best: Trial) -> bool:
-        """Builds and replays the best once more: whether it is verified again and costs what is stored.
-
-        Exactly so where costs do not spread, else within the spread.
-        """
-        outcome = self._evaluator.measure(best.number, candidate_of(best))
-        if len(outcome.costs) != len(best.costs):
-            return False
-        return all(
-            math.isclose(a, b, rel_tol=best.spread, abs_tol=0) for a, b in zip(outcome.costs, best.costs, strict=True)
-        )
+    def confirm(self, best: Trial) -> Confirmation:
+        """Builds and measures the best once more."""
+        outcome = self._evaluator.confirm(best.number, candidate_of(best))
+        change = _loss(outcome.costs, best.costs)
+        if change is None or best.loss is None:
+            return Confirmation(False, message=outcome.message)
+        # The best of many times is one that luck favoured: it may cost a little more than it did, where costs spread.
+        spread = best.spread + outcome.spread
+        slack = max(LUCK, 2 * spread) if spread else 0.0
+        reproduced = all(now <= then * (1 + slack) for now, then in zip(outcome.costs, best.costs, strict=True))
+        if not spread:
+            reproduced = reproduced and outcome.costs == tuple(best.costs)
+        return Confirmation(reproduced, 1 / (best.loss * change), outcome.spread)
 
     def _baseline(self) -> Trial:
         stored = next((trial for trial in self._trials if trial.number == 0), None)
@@ -113,6 +129,7 @@ class Tuner:
             raise R3Error(
                 f"the baseline {BASELINE.pipeline} does not reproduce the recording ({why}); see `r3llvm replay`"
             )
+        self._evaluator.anchor(stored.costs)
         return stored
 
     def _finish(self, asked: _Asked, outcome: Outcome, baseline: Trial) -> None:
@@ -182,8 +199,10 @@ def best_trial(trials: Sequence[Trial]) -> Trial | None:
     return min(verified, key=lambda t: (t.loss, t.duplicate_of is not None, t.number), default=None)
 
 
-def candidate_of(trial: Trial) -> Candidate:
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in trial.candidate.items()}
+def candidate_of(trial: Trial | Mapping[str, Any]) -> Candidate:
+    """From a trial, or from the fields that it stores."""
+    stored = trial.candidate if isinstance(trial, Trial) else trial
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in stored.items()}
     return Candidate(**fields)
 
 

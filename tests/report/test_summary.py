@@ -8,6 +8,7 @@ from rich.console import Console
 
 from r3llvm.database import Session, Trial
 from r3llvm.report import Summary, summarize, tables
+from r3llvm.search import Confirmation
 from tests.database.test_database import session, trial
 
 
@@ -34,7 +35,7 @@ def trials(of: Session) -> list[Trial]:
 
 def test_summary() -> None:
     of = stored()
-    summary = summarize("recordings/x", of, trials(of), confirmed=True)
+    summary = summarize("recordings/x", of, trials(of), confirmation=Confirmation(True, 2.0))
     assert (summary.trials, summary.verified, summary.duplicates) == (6, 2, 2)
     assert summary.failures == {"mismatch": 1, "pass_crash": 1}
     assert summary.verified + summary.duplicates + sum(summary.failures.values()) == summary.trials
@@ -73,7 +74,7 @@ def rendered(summary: Summary) -> str:
 
 def test_table_says_its_unit_and_never_a_time() -> None:
     of = stored()
-    text = rendered(summarize("recordings/x", of, trials(of), confirmed=True))
+    text = rendered(summarize("recordings/x", of, trials(of), confirmation=Confirmation(True, 2.0)))
     for expected in (
         "kernel on host",
         "baseline (modelled cycles)",
@@ -90,4 +91,27 @@ def test_table_says_its_unit_and_never_a_time() -> None:
     ):
         assert expected in text
     assert " ms" not in text and "seconds" not in text
-    assert "NOT reproduced" in rendered(summarize("r", of, trials(of), confirmed=False))
+    assert "NOT reproduced" in rendered(summarize("r", of, trials(of), confirmation=Confirmation(False)))
+
+
+def test_times_are_shown_as_such() -> None:
+    of = session(seconds=4.0, unit="s", device="NVIDIA H200")
+    timed = [
+        trial(of, 0, loss=1.0, costs=[12.3e-6, 0.4], asked=0, told=0),
+        trial(of, 1, loss=0.5, costs=[6.15e-6, 0.2], spread=0.004),
+    ]
+    summary = summarize("r", of, timed, Confirmation(True, 1.98, 0.006)).model_copy(
+        update={"sanitizer": ["memcheck: nothing found"]}
+    )
+    text = rendered(summary)
+    for expected in (
+        "kernel on NVIDIA H200",
+        "baseline (µs)",
+        "12.3",
+        "400,000",
+        "0.4%",
+        "1.980x ± 0.6% in a fresh process",
+    ):
+        assert expected in text
+    assert "memcheck: nothing found" in text
+    assert "NOT reproduced: 0.900x ± 1.0%" in rendered(summarize("r", of, timed, Confirmation(False, 0.9, 0.01)))

@@ -14,7 +14,8 @@ import pytest
 
 from r3llvm.database import Database, Session, Trial
 from r3llvm.errors import R3Error
-from r3llvm.search import Evaluator, Settings, Tuner, best_trial, create_strategy, resume
+from r3llvm.runner import Difference, Measurement, RunStatus
+from r3llvm.search import Confirmation, Evaluator, Settings, Tuner, best_trial, create_strategy, resume
 from r3llvm.space import BASELINE
 from tests.search.conftest import SUBJECT
 from tests.search.toy import OPTIMUM, ToyBuilder, ToyRunner, launch
@@ -169,7 +170,11 @@ def test_confirm(tune, database: Database) -> None:
     best = best_trial(trials)
     strategy = create_strategy("random", resume(database, SUBJECT, Settings(), 1)[1], 0, 1, 1)
 
-    def confirm(runner: ToyRunner) -> bool:
+    class Broken(ToyRunner):
+        def confirm(self, artifact, launch):
+            return Measurement(RunStatus.MISMATCH, differences=(Difference("x", 4, 8),))
+
+    def confirm(runner: ToyRunner) -> Confirmation:
         return Tuner(database, session, strategy, Evaluator(ToyBuilder(), runner, [launch(0), launch(3, 50)])).confirm(
             best
         )
@@ -181,8 +186,45 @@ def test_confirm(tune, database: Database) -> None:
             measurement = super().run(artifact, launch)
             return replace(measurement, cost=measurement.cost + 1)
 
-    assert confirm(ToyRunner())
-    assert not confirm(Slower())
+    assert confirm(ToyRunner()) == Confirmation(True, pytest.approx(1 / best.loss))
+    assert not confirm(Slower()).reproduced
+    assert confirm(Broken()) == Confirmation(False, message="4 bytes of x differ, the first at offset 8")
+
+
+def test_a_time_that_spreads_is_confirmed_within_its_spread(tune, database: Database) -> None:
+    class Timing(ToyRunner):
+        factor = 1.0
+
+        def confirm(self, artifact, launch):
+            from dataclasses import replace
+
+            measurement = super().run(artifact, launch)
+            return replace(measurement, cost=measurement.cost * self.factor, spread=0.01)
+
+    session, trials = tune(budget=50)
+    best = best_trial(trials)
+    strategy = create_strategy("random", resume(database, SUBJECT, Settings(), 1)[1], 0, 1, 1)
+    for factor, reproduced in ((0.8, True), (1.0, True), (1.025, True), (1.05, False)):
+        runner = Timing()
+        runner.factor = factor
+        evaluator = Evaluator(ToyBuilder(), runner, [launch(0), launch(3, 50)])
+        found = Tuner(database, session, strategy, evaluator).confirm(best)
+        assert (found.reproduced, found.spread) == (reproduced, 0.01)
+        assert found.speedup == pytest.approx(1 / best.loss / factor)
+
+
+def test_a_resumed_session_hands_on_what_its_baseline_cost(tune, database: Database) -> None:
+    anchors: list[tuple[int, float]] = []
+
+    class Anchored(ToyRunner):
+        def anchor(self, launch, cost):
+            anchors.append((launch.index, cost))
+
+    session, _ = tune(budget=5)
+    runner = Anchored()
+    strategy = create_strategy("random", resume(database, SUBJECT, Settings(), 1)[1], 0, 1, 1)
+    Tuner(database, session, strategy, Evaluator(ToyBuilder(), runner, [launch(0), launch(3, 50)])).run()
+    assert anchors == [(0, 1000.0), (3, 50000.0)]
 
 
 WORKER = """
