@@ -85,8 +85,8 @@ def command(
     """Search for the pass sequence that makes a kernel of RECORDING cheapest.
 
     Each candidate is built, replayed on the recorded memory, and counts only when its results are the recorded ones.
-    The cost is the median time of a launch on a GPU; on the CPU it is modelled cycles: a figure to compare variants by, not
-    a time. Ctrl-C ends after the trials in flight; --resume goes on from there.
+    The cost is the median time of a launch on a GPU; on the CPU it is modelled cycles: a figure to compare variants by,
+    not a time. Ctrl-C ends after the trials in flight; --resume goes on from there.
     """
     opened = Recording.open(recording)
     settings = Settings(launches or None, strategy, seed, budget, length, aggressive)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from r3llvm.builder.artifact import Artifact, BuildStatus
-from r3llvm.recording import Launch, Recording, Region
+from r3llvm.recording import Launch, Recording
+from r3llvm.runner.baseline import region_name
 from r3llvm.runner.cost import modelled_cycles
 from r3llvm.runner.measurement import Difference, Measurement, RunStatus
-from r3llvm.runner.memory import MemoryImage, MemoryImages
+from r3llvm.runner.memory import PAGE, MemoryImage, MemoryImages
 from r3llvm.runner.runner import Runner
 
 if TYPE_CHECKING:
     from r3llvm._native import ReplayResult
+
+_ARENA = range(0x300000000000, 0x310000000000)  # see csrc/snapshot/arena.h
+_VARIABLES = 0x30F000000000  # in its last part, where nothing is allocated
+# What no block by itself can make up for, by CUlaunchAttributeID.
+_ATTRIBUTES = {4: "thread block clusters", 11: "thread block clusters"}
 
 
 class HostRunner(Runner):
@@ -40,6 +46,12 @@ class HostRunner(Runner):
     def run(self, artifact: Artifact, launch: Launch) -> Measurement:
         if artifact.status is not BuildStatus.OK:
             raise ValueError(f"artifact {artifact.candidate} was not built: {artifact.status.value}")
+        attributes = [_ATTRIBUTES[attribute.id] for attribute in launch.attributes if attribute.id in _ATTRIBUTES]
+        if attributes:
+            return Measurement(
+                RunStatus.UNSUPPORTED, message=f"the CPU does not carry {attributes[0]}: replay it on a GPU"
+            )
+        launch = place_variables(launch)
         with self._images.borrow(launch) as image:
             result = self._replay(artifact, launch, image)
         status = RunStatus(result["status"])
@@ -89,6 +101,23 @@ class HostRunner(Runner):
         )
 
 
-def region_name(region: Region) -> str:
-    """A region as a message names it."""
-    return f"variable {region.name}" if region.kind == "variable" else f"allocation {region.base:#x}"
+def place_variables(launch: Launch) -> Launch:
+    """The launch with its variables inside the arena, and the arguments that point into them adjusted: where a GPU had
+    them, this process may have something else.
+    """
+    if all(region.kind != "variable" or region.base in _ARENA for region in launch.regions):
+        return launch
+    next_base = _VARIABLES
+    regions, bases = [], {}
+    for region in launch.regions:
+        if region.kind == "variable":
+            bases[region.name] = next_base
+            region = region.model_copy(update={"base": next_base})
+            next_base += -(-region.size // PAGE + 1) * PAGE  # and a page that belongs to nobody
+        regions.append(region)
+    arguments = bytearray.fromhex(launch.arguments)
+    for relocation in launch.relocations:
+        if relocation.variable in bases:
+            address = bases[relocation.variable] + relocation.addend
+            arguments[relocation.offset : relocation.offset + 8] = address.to_bytes(8, "little")
+    return launch.model_copy(update={"regions": tuple(regions), "arguments": arguments.hex()})

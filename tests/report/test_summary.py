@@ -96,6 +96,7 @@ def test_table_says_its_unit_and_never_a_time() -> None:
 
 def test_times_are_shown_as_such() -> None:
     of = session(seconds=4.0, unit="s", device="NVIDIA H200")
+    of.id = 3
     timed = [
         trial(of, 0, loss=1.0, costs=[12.3e-6, 0.4], asked=0, told=0),
         trial(of, 1, loss=0.5, costs=[6.15e-6, 0.2], spread=0.004),
