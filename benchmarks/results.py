@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from datetime import datetime, timezone
@@ -59,7 +60,7 @@ def write(
         benchmark=benchmark,
         device=device,
         date=datetime.now(timezone.utc).date().isoformat(),
-        commit=_commit(),
+        commit=commit(),
         versions=_versions(device),
         command=f"python -m benchmarks {benchmark} --device {device}",
         metrics=metrics,
@@ -84,10 +85,15 @@ def _versions(device: str) -> dict[str, str]:
     return versions
 
 
-def _commit() -> str:
-    """The commit, with "+" where the tree has changes."""
-    commit = _git("rev-parse", "HEAD")
-    return commit + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+def commit() -> str:
+    """The commit, with "+" where the tree has changes. In a copy without history: R3LLVM_BENCH_COMMIT says."""
+    if named := os.environ.get("R3LLVM_BENCH_COMMIT"):
+        return named
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return commit + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def _git(*words: str) -> str:

@@ -1,4 +1,6 @@
 // Thrust: sorts (key, value) pairs, sums the values of equal keys, scans the sums; each result against the CPU.
+//
+//   thrust_reduce_by_key [pairs] [keys] [rounds]
 #include <thrust/device_vector.h>
 #include <thrust/reduce.h>
 #include <thrust/scan.h>
@@ -15,6 +17,7 @@
 int main(int argc, char** argv) {
   const std::size_t n = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 20000;
   const int n_keys = argc > 2 ? std::atoi(argv[2]) : 300;
+  const int rounds = argc > 3 ? std::atoi(argv[3]) : 1;
 
   std::mt19937 random(7);
   std::vector<int> keys(n);
@@ -26,26 +29,26 @@ int main(int argc, char** argv) {
     expected[keys[i]] += values[i];
   }
 
-  thrust::device_vector<int> device_keys = keys;
-  thrust::device_vector<std::int64_t> device_values = values;
-  thrust::sort_by_key(device_keys.begin(), device_keys.end(), device_values.begin());
-
-  thrust::device_vector<int> unique_keys(n_keys);
-  thrust::device_vector<std::int64_t> sums(n_keys);
-  const auto ends = thrust::reduce_by_key(device_keys.begin(), device_keys.end(), device_values.begin(),
-                                          unique_keys.begin(), sums.begin());
-  const std::size_t n_unique = ends.first - unique_keys.begin();
-  if (n_unique != expected.size()) {
-    std::printf("FAIL thrust_reduce_by_key: %zu distinct keys, expected %zu\n", n_unique, expected.size());
-    return 1;
+  thrust::device_vector<int> device_keys(n), unique_keys(n_keys);
+  thrust::device_vector<std::int64_t> device_values(n), sums(n_keys), running(n_keys);
+  std::size_t n_unique = 0;
+  for (int round = 0; round < rounds; ++round) {
+    device_keys = keys;
+    device_values = values;
+    thrust::sort_by_key(device_keys.begin(), device_keys.end(), device_values.begin());
+    const auto ends = thrust::reduce_by_key(device_keys.begin(), device_keys.end(), device_values.begin(),
+                                            unique_keys.begin(), sums.begin());
+    n_unique = ends.first - unique_keys.begin();
+    if (n_unique != expected.size()) {
+      std::printf("FAIL thrust_reduce_by_key: %zu distinct keys, expected %zu\n", n_unique, expected.size());
+      return 1;
+    }
+    thrust::inclusive_scan(sums.begin(), sums.begin() + n_unique, running.begin());
   }
-
-  thrust::device_vector<std::int64_t> running(n_unique);
-  thrust::inclusive_scan(sums.begin(), sums.begin() + n_unique, running.begin());
 
   const std::vector<int> got_keys(unique_keys.begin(), unique_keys.begin() + n_unique);
   const std::vector<std::int64_t> got_sums(sums.begin(), sums.begin() + n_unique);
-  const std::vector<std::int64_t> got_running(running.begin(), running.end());
+  const std::vector<std::int64_t> got_running(running.begin(), running.begin() + n_unique);
   std::size_t i = 0;
   std::int64_t total = 0;
   for (const auto& [key, sum] : expected) {
