@@ -20,6 +20,7 @@ from r3llvm.capture import standin
 from r3llvm.capture.command import CompileCommand, Mode, launcher_words
 from r3llvm.capture.compilers import Kind, kind_of
 from r3llvm.capture.nvcc import NvccCommand, is_nvcc
+from r3llvm.capture.report import Report
 from r3llvm.capture.settings import Settings
 from r3llvm.errors import R3Error, UsageError
 
@@ -48,6 +49,8 @@ def launch(words: Sequence[str]) -> NoReturn:
     command = list(words)
     try:
         command = prepare(words)
+        if settings.report:
+            Report(settings.report).called()
         if os.environ.get(_AT_WORK) or not needs_wrap(command, settings.device):
             _become(command)
         status = wrap(command, settings)
@@ -117,7 +120,6 @@ def needs_wrap(words: Sequence[str], device: str) -> bool:
 
 def wrap(words: Sequence[str], settings: Settings) -> int:
     """Runs a compiler's command and captures what it compiles. Returns its exit status."""
-    from r3llvm.capture.report import Report
     from r3llvm.capture.store import Store
     from r3llvm.capture.wrap import Wrap
     from r3llvm.toolchain import find_clang
@@ -135,8 +137,6 @@ def wrap(words: Sequence[str], settings: Settings) -> int:
 def note(line: str, settings: Settings) -> None:
     """Something worth telling: at the end of the build when that is reported on, else now."""
     if settings.report:
-        from r3llvm.capture.report import Report
-
         Report(settings.report).note(line)
     else:
         print(f"r3llvm: {line}", file=sys.stderr)

@@ -26,14 +26,20 @@ class Report:
         """Something worth telling when the build is over."""
         self._append({"note": line})
 
+    def called(self) -> None:
+        """A compiler was called, for whatever."""
+        self._append({})
+
     def summary(self) -> Summary:
         """What has been reported so far."""
         summary = Summary()
         for entry in self._entries():
             if outcome := entry.get("outcome"):
                 summary.outcomes[outcome] += 1
+            elif note := entry.get("note"):
+                summary.notes.setdefault(note)
             else:
-                summary.notes.setdefault(entry["note"])
+                summary.n_calls += 1
         return summary
 
     def _append(self, entry: dict[str, str]) -> None:
@@ -53,10 +59,11 @@ class Report:
 
 @dataclass
 class Summary:
-    """outcomes: how many units each. notes: each once, in the order they came."""
+    """outcomes: how many units each. notes: each once, in the order they came. n_calls: of compilers, by launchers."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
+    n_calls: int = 0
 
     @property
     def failed(self) -> int:

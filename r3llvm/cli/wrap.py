@@ -85,10 +85,10 @@ def _build(words: tuple[str, ...], settings: Settings, toolkit: Path | None) -> 
         return 0
     status, summary = build.build(words, settings, folder)
     _tell(summary)
-    if not summary.outcomes and not status:
+    if not summary.n_calls and not status:
         click.echo(
-            "r3llvm: nothing was to be compiled, or the build calls its compilers by their path: "
-            "configure it under `r3llvm wrap` too, or give it a stand-in toolkit (--toolkit)",
+            "r3llvm: nothing was to be done, or the build calls its compilers by their paths: "
+            "configure it under `r3llvm wrap` too, or see --toolkit",
             err=True,
         )
     return status
