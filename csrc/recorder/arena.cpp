@@ -214,9 +214,14 @@ struct DeviceArena::State {
 
   // Physical memory at [base, base + length).
   CUresult commit(std::uint64_t base, std::uint64_t length, CUdevice id) {
-    const CUmemAllocationProp properties = properties_on(id, devices[id].rdma);
+    bool& rdma = devices[id].rdma;
+    CUmemAllocationProp properties = properties_on(id, rdma);
     CUmemGenericAllocationHandle handle = 0;
     CUresult code = driver().cuMemCreate(&handle, length, &properties, 0);
+    if (rdma && code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY) {  // the device can, the machine cannot
+      properties = properties_on(id, rdma = false);
+      code = driver().cuMemCreate(&handle, length, &properties, 0);
+    }
     if (code != CUDA_SUCCESS) return code;
     code = driver().cuMemMap(base, length, 0, handle, 0);
     driver().cuMemRelease(handle);  // the mapping keeps the memory
@@ -317,8 +322,16 @@ struct DeviceArena::State {
     return event;
   }
 
-  void recycle(const Pending& given_up) {
-    if (given_up.event) events[given_up.held.block.context].push_back(given_up.event);
+  void recycle(CUcontext context, CUevent event) {
+    if (event) events[context].push_back(event);
+  }
+
+  // After a kernel's fault every call fails, and so must an allocation for which no other call is made.
+  bool broken(CUcontext context) {
+    const CUevent event = event_in(context);
+    const CUresult code = event ? driver().cuEventQuery(event) : CUDA_ERROR_UNKNOWN;
+    recycle(context, event);
+    return code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY;
   }
 
   static bool done(const Pending& given_up, bool wait) {
@@ -340,7 +353,7 @@ struct DeviceArena::State {
         ++busy;
         return false;
       }
-      recycle(given_up);
+      recycle(given_up.held.block.context, given_up.event);
       free(given_up.held);
       return true;
     });
@@ -356,7 +369,7 @@ struct DeviceArena::State {
         continue;
       }
       held.block.base = old.block.base;
-      recycle(*at);
+      recycle(at->held.block.context, at->event);
       pending.erase(at);
       return true;
     }
@@ -395,7 +408,7 @@ CUresult DeviceArena::allocate(std::uint64_t size, std::uint64_t alignment, CUde
 
   const std::lock_guard lock(state_->mutex);
   const Relaxed relaxed;
-  if (!state_->ready()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!state_->ready() || state_->broken(held.block.context)) return CUDA_ERROR_NOT_SUPPORTED;
   const std::uint64_t granularity = state_->device(held.device).granularity;
   if (granularity == 0 || size > arena_size || alignment > page) return CUDA_ERROR_NOT_SUPPORTED;
   held.kind = size < small_below && alignment <= grain ? State::Kind::small : State::Kind::large;
@@ -444,7 +457,7 @@ bool DeviceArena::release_after(CUdeviceptr address, CUstream stream) {
   held->block.context = context;  // the event's
   State::Pending given_up{*held, state_->event_in(context), stream_id(stream)};
   if (given_up.event && driver().cuEventRecord(given_up.event, stream) != CUDA_SUCCESS) {
-    state_->recycle(given_up);
+    state_->recycle(given_up.held.block.context, given_up.event);
     given_up.event = nullptr;
   }
   if (!given_up.event) given_up.stream.reset();
