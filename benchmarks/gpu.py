@@ -42,7 +42,7 @@ class Program(BaseModel):
 
     command: {folder}, {root} and {python} stand for the folder, this repository and the Python that runs. inputs: a
     folder of cases/ whose files are laid where it runs. floats: files of so many random floats to be laid there, too.
-    outputs: the files that it writes there.
+    outputs: the files that it writes there. launches: which of each kernel's are recorded ("0,3"); else the first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,7 +53,7 @@ class Program(BaseModel):
     inputs: str = ""
     floats: dict[str, int] = {}
     outputs: tuple[str, ...] = ()
-    max_launches: int = 2
+    launches: str = ""
     measured: bool = False  # one of those whose fidelity is measured
 
 
@@ -176,8 +176,8 @@ class Folder:
         extra: Mapping[str, str] | None = None,
     ) -> Done:
         """Records the program in a folder that `lay` made."""
-        limit = ["--max-launches", str(program.max_launches)]
-        words = ["record", "--device", "cuda", "-o", str(recording), *limit, *options, "--", *self.command(program)]
+        which = ["--launches", program.launches] if program.launches else ["--max-launches", "1"]
+        words = ["record", "--device", "cuda", "-o", str(recording), *which, *options, "--", *self.command(program)]
         return self.r3llvm(*words, seconds=seconds, cwd=folder, extra=extra)
 
 

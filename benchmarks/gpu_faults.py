@@ -2,7 +2,7 @@
 
 candidates: good and broken variants of one kernel (benchmarks/programs/faults.cu), in an order shuffled by a fixed
 seed, each replayed and judged as the tuner would. right_status: those with the status that is expected of them.
-good_affected: good candidates that were not ok. R3LLVM_BENCH_CANDIDATES: how many there are [200].
+good_affected: good candidates that were not ok. R3LLVM_BENCH_CANDIDATES: how many there are [260, of which 200 are broken].
 """
 
 from __future__ import annotations
@@ -45,25 +45,26 @@ EXPECTED: Mapping[str, frozenset[RunStatus]] = {
     "too_large": frozenset({RunStatus.MEMORY}),
     "invalid_launch": frozenset({RunStatus.INVALID_LAUNCH}),
 }
-# Of 200 candidates. Those that end a worker process, and above all the endless ones, take seconds each.
+# Of 260 candidates, 200 of them broken. Those that end a worker process, the endless ones above all, take seconds each.
+ALL = 260
 SHARES = {
-    "wrong_value": 12,
-    "does_nothing": 12,
-    "half_done": 10,
-    "out_of_bounds": 10,
-    "illegal_address": 9,
-    "misaligned": 8,
-    "trap": 8,
-    "assert": 8,
-    "endless": 5,
-    "too_large": 6,
-    "invalid_launch": 12,
+    "wrong_value": 40,
+    "does_nothing": 36,
+    "half_done": 34,
+    "out_of_bounds": 30,
+    "invalid_launch": 22,
+    "too_large": 12,
+    "illegal_address": 6,
+    "misaligned": 6,
+    "trap": 5,
+    "assert": 5,
+    "endless": 4,
 }
 
 
 def run(device: str) -> tuple[dict[str, Metric], list[Row]]:
     clock, folder = Clock(), Folder.open()
-    count = int(os.environ.get("R3LLVM_BENCH_CANDIDATES", "200"))
+    count = int(os.environ.get("R3LLVM_BENCH_CANDIDATES", str(ALL)))
     with tempfile.TemporaryDirectory(prefix="r3llvm-faults-") as scratch:
         rows = guarded(clock, "faults", lambda _: list(_trials(clock, folder, Path(scratch), count)))
     return metrics(rows), rows
@@ -80,7 +81,7 @@ def metrics(rows: list[Row]) -> dict[str, Metric]:
 
 def candidates(count: int, available: frozenset[str]) -> list[str]:
     """So many variants, in the order in which they are replayed."""
-    broken = [name for name, share in SHARES.items() if name in available for _ in range(round(share * count / 200))]
+    broken = [name for name, share in SHARES.items() if name in available for _ in range(round(share * count / ALL))]
     chosen = broken[:count] + list(islice(cycle(GOOD), max(0, count - len(broken))))
     random.Random(SEED).shuffle(chosen)
     return chosen

@@ -54,10 +54,10 @@ def program(folder: Folder, name: str) -> Program:
         if importlib.util.find_spec(name) is None:
             raise RowFailed(f"Python has no {name} here")
         script = "{root}/benchmarks/programs/" + f"{name}_ops.py"
-        return Program(name=name, build="clang", command=("{python}", script), max_launches=1)
+        return Program(name=name, build="clang", command=("{python}", script))
     known = folder.program(name)
     arguments = ARGUMENTS.get(name.split(".")[0], ())
-    return known.model_copy(update={"command": (known.command[0], *arguments)})
+    return known.model_copy(update={"command": (known.command[0], *arguments), "launches": ""})
 
 
 def _binary(clock: Clock, folder: Folder, name: str, place: Path) -> Iterator[Row]:

@@ -115,7 +115,7 @@ class _Overhead:
         """Recorded launches of one size."""
         size = int(name.split()[1])
         known = self._folder.program("copied_launch")
-        program = known.model_copy(update={"command": (known.command[0], str(size))})
+        program = known.model_copy(update={"command": (known.command[0], str(size)), "launches": "0,1"})
         figures: list[dict[str, float]] = []
         for repeat in range(REPEATS):
             where = self._scratch / f"copies-{size}-{repeat}"

@@ -73,7 +73,7 @@ class _Rate:
         recording = self._scratch / f"{name}.recording"
         if not recording.exists():
             known = self._folder.program(name)
-            program = known.model_copy(update={"command": (known.command[0], *arguments), "max_launches": 1})
+            program = known.model_copy(update={"command": (known.command[0], *arguments), "launches": ""})
             where = self._folder.lay(program, self._scratch / name)
             self._folder.record(program, where, recording, RUN_SECONDS).check("record")
         return recording

@@ -26,7 +26,6 @@ def main() -> None:
     a, b = (cupy.asarray(random.standard_normal(n).astype(np.float32)) for _ in range(2))
     say("elementwise", cupy.sqrt(cupy.abs(a)) + b * a)
     say("sum", cupy.sum((a * 100).astype(cupy.int64)))
-    say("sort", cupy.sort(a))
     out = cupy.zeros_like(a)
     cupy.RawKernel(SOURCE, "blend")(((n + 255) // 256,), (256,), (a, b, out, np.float32(0.25), np.int32(n)))
     say("raw", out)
