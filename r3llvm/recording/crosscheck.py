@@ -10,12 +10,17 @@ from r3llvm.errors import R3Error
 from r3llvm.ir import Reach, Slot, parameter_layouts, reach
 from r3llvm.recording.journal import Journal
 from r3llvm.recording.manifest import Launch, Parameter, Refusal
+from r3llvm.recording.names import module_names
 
 
 @dataclass(frozen=True)
 class _Module:
     layouts: dict[str, tuple[Slot, ...]]
     reaches: dict[str, Reach]
+
+    def name_of(self, kernel: str) -> str | None:
+        """What the module calls a kernel that the program launched."""
+        return next((name for name in module_names(kernel) if name in self.layouts), None)
 
 
 def crosscheck(journal: Journal, store: Store) -> None:
@@ -36,12 +41,12 @@ def crosscheck(journal: Journal, store: Store) -> None:
             kept.append(launch)
         elif isinstance(module, R3Error):
             kept.append(_image_only(launch, module))
-        elif launch.kernel not in module.layouts:
+        elif (kernel := module.name_of(launch.kernel)) is None:
             kept.append(_image_only(launch, R3Error(f"module {launch.module} defines no kernel of this name")))
-        elif reason := module.reaches[launch.kernel].obstacle or _disagreement(launch, module.layouts[launch.kernel]):
+        elif reason := module.reaches[kernel].obstacle or _disagreement(launch, module.layouts[kernel]):
             refused[launch.kernel, reason] += 1
         else:
-            kept.append(_checked(launch, module))
+            kept.append(_checked(launch, kernel, module))
     journal.launches = kept
     journal.refusals += [Refusal(kernel=kernel, reason=reason, launches=n) for (kernel, reason), n in refused.items()]
 
@@ -50,7 +55,8 @@ def _read(module: str, kernels: set[str], store: Store) -> _Module | R3Error:
     try:
         store.describe(module)
         bitcode = store.module(module)
-        return _Module(parameter_layouts(bitcode, kernels), reach(bitcode, kernels))
+        names = {name for kernel in kernels for name in module_names(kernel)}
+        return _Module(parameter_layouts(bitcode, names), reach(bitcode, names))
     except R3Error as error:
         return error
 
@@ -77,15 +83,18 @@ def _shown(layout: list[tuple[int, int]]) -> str:
     return " ".join(f"{offset}:{size}" for offset, size in layout) or "none"
 
 
-def _checked(launch: Launch, module: _Module) -> Launch:
+def _checked(launch: Launch, kernel: str, module: _Module) -> Launch:
     parameters = tuple(
         Parameter(offset=slot.offset, size=slot.size, alignment=slot.alignment, kind=slot.kind)
-        for slot in module.layouts[launch.kernel]
+        for slot in module.layouts[kernel]
     )
     recorded = {region.name for region in launch.regions if region.kind == "variable"}
     warnings = [
         f"its variable {name} was not found in the program, so its value is not recorded"
-        for name in module.reaches[launch.kernel].variables
+        for name in module.reaches[kernel].variables
         if name not in recorded
     ]
-    return launch.model_copy(update={"parameters": parameters, "warnings": (*launch.warnings, *warnings)})
+    changes: dict[str, object] = {"parameters": parameters, "warnings": (*launch.warnings, *warnings)}
+    if kernel != launch.kernel:
+        changes |= {"kernel": kernel, "image_kernel": launch.kernel}
+    return launch.model_copy(update=changes)

@@ -62,11 +62,12 @@ class Relocation(_Model):
 class Launch(_Model):
     """One recorded launch of a kernel."""
 
-    kernel: str = Field(description="mangled name")
+    kernel: str = Field(description="mangled name, as the module has it where there is one")
     module: Hash | None = Field(
         default=None, description="content hash of the module's bitcode; none: only the image is known"
     )
     image: Hash | None = Field(default=None, description="content hash of the device image that the application ran")
+    image_kernel: str = Field(default="", description="the kernel's name in the image, where that is another")
     index: Large = Field(description="how many launches of this kernel the application made before this one")
     grid: Dimensions
     block: Dimensions
@@ -79,6 +80,11 @@ class Launch(_Model):
     shared_carveout: int = Field(default=-1, ge=-1, le=100, description="percent; -1: the driver's choice")
     relocations: tuple[Relocation, ...] = ()
     warnings: tuple[str, ...] = Field(default=(), description="what may keep this launch from replaying faithfully")
+
+    @property
+    def name_in_image(self) -> str:
+        """The kernel's name in the device image: nvcc names kernels that only their translation unit sees by itself."""
+        return self.image_kernel or self.kernel
 
 
 class Module(_Model):

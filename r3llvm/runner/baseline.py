@@ -56,7 +56,7 @@ def image_baseline(recording: Recording, launch: Launch) -> Baseline:
         raise R3Error(
             f"launch {launch.index} of {demangle(launch.kernel)} was recorded without its image; replay a rebuild"
         )
-    return Baseline(Binary(recording.image(launch.image), launch.kernel))
+    return Baseline(Binary(recording.image(launch.image), launch.name_in_image))
 
 
 def binary_of(artifact: Artifact, launch: Launch) -> Binary:

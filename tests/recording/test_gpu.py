@@ -32,6 +32,9 @@ define ptx_kernel void @_Z5countPi(ptr byval(%pair) align 4 %p) {
   store i32 1, ptr addrspace(1) @total
   ret void
 }
+define ptx_kernel void @_ZN12_GLOBAL__N_14tinyEPi(ptr %p) {
+  ret void
+}
 define ptx_kernel void @allocates(ptr %p) {
   %q = call ptr @malloc(i64 4)
   ret void
@@ -173,6 +176,21 @@ def test_a_layout_that_is_not_the_modules_is_refused(application: Application) -
     [refusal] = manifest.refusals
     assert (refusal.kernel, refusal.launches) == ("_Z5scalePfi", 2)
     assert "as 0:8 (offset:size), its module as 0:8 8:4" in refusal.reason
+
+
+def test_a_kernel_keeps_the_name_that_nvcc_gave_it_in_the_image(application: Application) -> None:
+    line, image = _with_image(application)
+    name = "_ZN32_GLOBAL__N__5128453b_4_n_cu_main4tinyEPi"
+    application.writes(
+        DEVICE,
+        line,
+        launch_line(application.fake.launches[0], kernel=name, image=image, parameters=WORDS),
+        launch_line(application.fake.launches[1], image=image, parameters=WORDS),
+    )
+    recording = application.record(device="cuda")
+    tiny, count = recording.manifest.launches
+    assert (tiny.kernel, tiny.name_in_image, tiny.module) == ("_ZN12_GLOBAL__N_14tinyEPi", name, application.module)
+    assert (count.kernel, count.name_in_image, count.image_kernel) == ("_Z5countPi", "_Z5countPi", "")
 
 
 def test_what_cannot_be_replayed_is_refused_by_name(application: Application) -> None:
