@@ -20,7 +20,7 @@ from r3llvm.recording.source import MANIFEST
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 def command(folders: tuple[Path, ...], as_json: bool) -> int:
     """List the recordings in FOLDERS, or in recordings/."""
-    table = Table("recording", "kernels", "launches", "size", "recorded")
+    table = Table("recording", "device", "kernels", "launches", "size", "recorded")
     status = 0
     for path in _recordings(folders or (Path("recordings"),)):
         try:
@@ -34,13 +34,19 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         if as_json:
             entry = {
                 "recording": str(path),
+                "device": manifest.device,
                 "kernels": recording.kernels,
                 "launches": len(manifest.launches),
                 "bytes": n_bytes,
             }
             click.echo(json.dumps(entry | {"created": manifest.created}))
         table.add_row(
-            str(path), str(len(recording.kernels)), str(len(manifest.launches)), size(n_bytes), manifest.created
+            str(path),
+            manifest.device,
+            str(len(recording.kernels)),
+            str(len(manifest.launches)),
+            size(n_bytes),
+            manifest.created,
         )
     if table.row_count and not as_json:
         print_table(table)

@@ -59,7 +59,7 @@ def test_list(run: Run, recording: Path, tmp_path: Path) -> None:
     assert "small" in out
     assert "partial" not in out
     status, out, _ = run("list", "--json", recording)
-    assert json.loads(out)["launches"] == 3
+    assert (json.loads(out)["launches"], json.loads(out)["device"]) == (3, "host")
     (recording / "manifest.json").write_text("{")
     status, _, err = run("list", tmp_path)
     assert status == 1
