@@ -4,7 +4,7 @@ python := $(VENV)/bin/python
 PYTEST_ARGS ?=
 export VENV
 
-.PHONY: demo test lint setup clean
+.PHONY: demo test test-gpu lint setup clean
 .DEFAULT_GOAL := test
 
 demo: setup
@@ -12,6 +12,12 @@ demo: setup
 
 test: setup
 	$(python) -m pytest $(PYTEST_ARGS)
+
+# What needs an NVIDIA GPU; the programs are built first.
+PROGRAMS ?= build/programs
+test-gpu: setup
+	@test -e $(PROGRAMS)/programs.json || $(python) -m benchmarks.prepare $(PROGRAMS)
+	R3LLVM_BENCH_PROGRAMS=$(PROGRAMS) $(python) -m pytest -m cuda $(PYTEST_ARGS)
 
 lint:
 	@scripts/setup.sh lint

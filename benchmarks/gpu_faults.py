@@ -2,7 +2,7 @@
 
 candidates: good and broken variants of one kernel (benchmarks/programs/faults.cu), in an order shuffled by a fixed
 seed, each replayed and judged as the tuner would. right_status: those with the status that is expected of them.
-good_affected: good candidates that were not ok. R3LLVM_BENCH_CANDIDATES: how many there are [260, of which 200 are broken].
+good_affected: good candidates that were not ok. R3LLVM_BENCH_CANDIDATES: how many there are [260, 200 of them broken].
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _trials(clock: Clock, folder: Folder, scratch: Path, count: int) -> Iterator
     recording = scratch / "recording"
     folder.record(folder.program("faults"), where, recording, RUN_SECONDS).check("record")
     artifacts = {
-        name: _artifact(folder, name) for name in EXPECTED if (folder.path / "faults" / f"{name}.cubin").exists()
+        name: artifact_of(folder, name) for name in EXPECTED if (folder.path / "faults" / f"{name}.cubin").exists()
     }
     opened = Recording.open(recording)
     (launch,) = opened.manifest.launches
@@ -108,7 +108,7 @@ def _trials(clock: Clock, folder: Folder, scratch: Path, count: int) -> Iterator
             yield _trial(runner, artifacts[name], launch, number, name)
 
 
-def _artifact(folder: Folder, name: str) -> Artifact:
+def artifact_of(folder: Folder, name: str) -> Artifact:
     base = folder.path / "faults" / name
     return Artifact(
         candidate=name,

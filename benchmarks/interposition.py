@@ -64,11 +64,11 @@ def _binary(clock: Clock, folder: Folder, name: str, place: Path) -> Iterator[Ro
     chosen = program(folder, name)
     # Generated code is cached on disk: each run has a cache of its own, and generates the same.
     without = folder.lay(chosen, place / f"{name}.without")
-    plain = folder.run(chosen, without, RUN_SECONDS, _caches(without))
+    plain = folder.run(chosen, without, RUN_SECONDS, caches(without))
     expected = digest(without, chosen, plain.check(name))
     within = folder.lay(chosen, place / f"{name}.with")
     recording = place / f"{name}.recording"
-    done = folder.record(chosen, within, recording, RUN_SECONDS, extra=_caches(within))
+    done = folder.record(chosen, within, recording, RUN_SECONDS, extra=caches(within))
     output = done.check("record")
     clock.say(f"{name}: recorded in {done.seconds:.1f} s")
     manifest = json.loads((recording / "manifest.json").read_text())
@@ -103,6 +103,6 @@ def _binary(clock: Clock, folder: Folder, name: str, place: Path) -> Iterator[Ro
     yield row
 
 
-def _caches(folder: Path) -> dict[str, str]:
+def caches(folder: Path) -> dict[str, str]:
     names = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUPY_CACHE_DIR", "PYCUDA_CACHE_DIR")
     return {name: str(folder / name.lower()) for name in names}

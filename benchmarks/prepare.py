@@ -277,7 +277,7 @@ def main(folder: Path) -> None:
     click.echo(f"{len(catalogue.programs)} programs in {os.path.relpath(folder)} ({size / 2**20:.1f} MiB)", err=True)
     for name, reason in catalogue.missing.items():
         click.echo(f"not built: {name}: {reason}", err=True)
-    sys.exit(1 if catalogue.missing else 0)
+    sys.exit(not catalogue.programs)
 
 
 if __name__ == "__main__":

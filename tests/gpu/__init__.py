@@ -1,0 +1,1 @@
+"""Programs of the GPU benchmarks, recorded and replayed on a real GPU: `make test-gpu`."""
