@@ -154,6 +154,8 @@ def _compiles_or_links(command: CompileCommand | NvccCommand) -> bool:
 
 
 def _become(words: Sequence[str]) -> NoReturn:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and a program's start leaves as they are
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(words[0], list(words))
     except OSError as error:

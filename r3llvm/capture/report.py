@@ -43,10 +43,12 @@ class Report:
         return summary
 
     def _append(self, entry: dict[str, str]) -> None:
-        line = json.dumps(entry).encode() + b"\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            os.write(descriptor, line)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except FileNotFoundError:  # the build is over, and nobody will read it
+            return
+        try:
+            os.write(descriptor, json.dumps(entry).encode() + b"\n")
         finally:
             os.close(descriptor)
 
