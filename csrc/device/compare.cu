@@ -92,6 +92,9 @@ R3_DEVICE void add_result(RegionResult* to, const RegionResult& result) {
   if (result.relative) atomic_max(&to->relative, result.relative);
 }
 
+// What finds a difference takes many registers; the loads of what is equal need many threads.
+R3_RESIDENT(4) r3_compare_tiles(const CompareTile*, u64, u64, const RegionTolerance*, RegionResult*);
+
 R3_KERNEL r3_compare_tiles(const CompareTile* tiles, u64 n_tiles, u64 shift, const RegionTolerance* tolerances,
                            RegionResult* results) {
   const RegionResult nothing = {0, ~0ull, 0, 0, 0};

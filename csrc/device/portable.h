@@ -10,6 +10,8 @@ using u64 = unsigned long long;
 #ifdef __CUDA__
 #define R3_KERNEL extern "C" __attribute__((global)) void
 #define R3_DEVICE static __attribute__((device)) inline
+// Of a kernel launched with 256 threads: so many blocks are to fit a multiprocessor. Goes before a declaration.
+#define R3_RESIDENT(blocks) extern "C" __attribute__((global, launch_bounds(256, blocks))) void
 
 R3_DEVICE u64 thread_index() {
   return static_cast<u64>(__nvvm_read_ptx_sreg_ctaid_x()) * __nvvm_read_ptx_sreg_ntid_x() +
@@ -28,6 +30,7 @@ R3_DEVICE u64 device_cycles() { return static_cast<u64>(__nvvm_read_ptx_sreg_clo
 #else
 #define R3_KERNEL extern "C" void
 #define R3_DEVICE static inline
+#define R3_RESIDENT(blocks) extern "C" void
 
 R3_DEVICE u64 thread_index() { return 0; }
 R3_DEVICE u64 thread_count() { return 1; }

@@ -47,10 +47,11 @@ std::span<const std::byte> bytes_of(const std::vector<Value>& values) {
 
 }  // namespace
 
-Device::Device() : staging(stream) {
+Device::Device() : staging(stream), mailbox(4 * sizeof(std::uint64_t)) {
   // Nothing that a kernel leaves in the cache on purpose may reach the next one. A device without such a cache refuses.
   driver().cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
   if (driver().cuCtxResetPersistingL2Cache) driver().cuCtxResetPersistingL2Cache();
+  driver().cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 64 << 10);  // more than anyone reads of a kernel's output
 }
 
 CUdeviceptr Device::scratch(std::uint64_t size) {
@@ -121,7 +122,7 @@ void Replay::begin() {
   }
   device_->arena.map(ranges());
   prologue_ = Buffer(size);
-  results_ = Buffer((parts_.size() * sizeof(RegionResult) + sizeof(std::uint64_t)));
+  results_ = Buffer(parts_.size() * (sizeof(RegionResult) + sizeof(RegionTolerance)) + sizeof(std::uint64_t));
 }
 
 void Replay::put(std::size_t region, std::uint64_t offset, std::span<const std::byte> prologue,
@@ -424,10 +425,10 @@ ComparisonResult Replay::compare(const std::vector<Tolerance>& tolerances) {
                  std::bit_cast<std::uint64_t>(given.relative)};
   }
   std::vector<RegionResult> found(parts_.size());
-  const Buffer bounds(wanted.size() * sizeof(RegionTolerance));
-  const CUdeviceptr results = results_.address(), count = results + found.size() * sizeof(RegionResult);
+  const CUdeviceptr results = results_.address(), bounds = results + found.size() * sizeof(RegionResult);
+  const CUdeviceptr count = bounds + wanted.size() * sizeof(RegionTolerance);
   const std::vector<std::uint64_t> zero{0};
-  device_->staging.upload(bounds.address(), bytes_of(wanted));
+  device_->staging.upload(bounds, bytes_of(wanted));
   device_->staging.upload(results, bytes_of(found));
   device_->staging.upload(count, bytes_of(zero));
   run_tiles(*device_, "r3_check_tiles", canaries_.tiles.address(), canaries_.n, canaries_.shift, canary, count);
@@ -435,7 +436,7 @@ ComparisonResult Replay::compare(const std::vector<Tolerance>& tolerances) {
   for (const auto* some : {static_cast<const std::vector<Batch>*>(&memory_batches_), &variable_batches}) {
     for (const Batch& batch : *some) {
       for (const Piece& piece : batch.pieces) device_->staging.upload(scratch_ + piece.at, *piece.bytes);
-      CUdeviceptr tiles = batch.table.tiles.address(), tolerance = bounds.address(), result = results;
+      CUdeviceptr tiles = batch.table.tiles.address(), tolerance = bounds, result = results;
       std::uint64_t n = batch.table.n, shift = batch.table.shift;
       void* arguments[] = {&tiles, &n, &shift, &tolerance, &result};
       device_->kernels.launch("r3_compare_tiles", n << shift, arguments, device_->stream);

@@ -22,6 +22,7 @@ class Device {
   Stream stream;
   Kernels kernels;
   Staging staging;
+  PinnedBuffer mailbox;                      // a few words for what the host and small kernels tell each other
   CUdeviceptr scratch(std::uint64_t size);   // at least so large; moves when it has to grow
   const Buffer& flush();                     // twice as large as the L2 cache
   void forget_expected(std::uint64_t size);  // waits, and overwrites so much of scratch, and staging
@@ -139,7 +140,8 @@ class Replay {
   std::vector<Part> parts_;
   std::uint64_t chunk_bytes_;
   bool resident_ = false, stale_ = true;
-  Buffer prologue_, results_;
+  Buffer prologue_;
+  Buffer results_;  // of a comparison: RegionResult and RegionTolerance by region, and the canaries' count
   Table all_, changed_, canaries_;
   CUdeviceptr scratch_ = 0;  // that the batches were made for
   std::vector<Batch> memory_batches_;

@@ -17,7 +17,8 @@ constexpr std::uint64_t clock_nanoseconds = 100'000;
 constexpr double short_seconds = 2e-6;         // a kernel that is timed in batches
 constexpr double maybe_short_seconds = 10e-6;  // what events may read for one: they cost some microseconds themselves
 constexpr double batch_seconds = 20e-6;
-constexpr unsigned probe_batch = 32;
+constexpr unsigned probe_batch = 32, most_in_batch = 64;
+constexpr unsigned most_launches_ahead = 512;  // the queue holds about a thousand calls; a full one blocks the host
 
 using Clock = std::chrono::steady_clock;
 
@@ -39,12 +40,7 @@ auto blame(Body body) {
 class Loop {
  public:
   Loop(Replay& memory, ReadyLaunch& launch, bool cold)
-      : memory_(memory), launch_(launch), cold_(cold), stream_(memory.device().stream), go_(sizeof(std::uint64_t)) {}
-
-  ~Loop() {  // the gate may still look at go_
-    open_gate();
-    driver().cuStreamSynchronize(stream_);
-  }
+      : memory_(memory), launch_(launch), cold_(cold), stream_(memory.device().stream) {}
 
   // Times of `n` repetitions, each the mean of `batch` launches.
   std::vector<double> repeat(unsigned n, unsigned batch) {
@@ -73,12 +69,14 @@ class Loop {
     check(driver().cuMemsetD32Async(flush.address(), 0, flush.size() / 4, stream_), "cuMemsetD32Async");
   }
 
-  std::atomic_ref<std::uint64_t> go() { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(go_.data())); }
+  std::atomic_ref<std::uint64_t> go() {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory_.device().mailbox.data()));
+  }
 
   // Nothing in the queue runs before it is full, so that no event waits for the host.
   void close_gate() {
     go().store(0);
-    CUdeviceptr address = go_.address();
+    CUdeviceptr address = memory_.device().mailbox.address();
     std::uint64_t nanoseconds = gate_nanoseconds;
     void* arguments[] = {&address, &nanoseconds};
     memory_.device().kernels.launch("r3_wait", 1, arguments, stream_);
@@ -89,7 +87,6 @@ class Loop {
   ReadyLaunch& launch_;
   bool cold_;
   CUstream stream_;
-  PinnedBuffer go_;
   std::vector<Event> events_;
 };
 
@@ -98,16 +95,18 @@ unsigned batch_of(Replay& memory, Loop& loop, const std::vector<Tolerance>& tole
   loop.repeat(1, 2);
   if (!memory.compare(tolerances).equal()) return 1;
   const double seconds = std::max(loop.repeat(1, probe_batch).front(), 1e-9);
-  return seconds < short_seconds ? static_cast<unsigned>(std::ceil(batch_seconds / seconds)) : 1;
+  return seconds < short_seconds
+             ? static_cast<unsigned>(std::min(std::ceil(batch_seconds / seconds), 1.0 * most_in_batch))
+             : 1;
 }
 
 unsigned clock_mhz(Device& device) {
-  const Buffer result(2 * sizeof(std::uint64_t));
-  CUdeviceptr address = result.address();
-  std::uint64_t nanoseconds = clock_nanoseconds, found[2] = {0, 0};
+  auto* found = reinterpret_cast<std::uint64_t*>(device.mailbox.data()) + 1;  // the gate has the first word
+  CUdeviceptr address = device.mailbox.address() + sizeof *found;
+  std::uint64_t nanoseconds = clock_nanoseconds;
   void* arguments[] = {&address, &nanoseconds};
   device.kernels.launch("r3_clock", 1, arguments, device.stream);
-  device.staging.download(std::as_writable_bytes(std::span(found)), address);
+  device.stream.wait();
   return found[1] == 0 ? 0 : static_cast<unsigned>(std::llround(1000.0 * double(found[0]) / double(found[1])));
 }
 
@@ -169,7 +168,8 @@ Timing time_launches(Replay& memory, ReadyLaunch& launch, const TimingOptions& o
   while (true) {
     const auto fits =
         static_cast<unsigned>(std::clamp(most_seconds_ahead / std::max(wall, 1e-6), 1.0, 1.0 * most_ahead));
-    next = std::min({next, fits, most - static_cast<unsigned>(timing.times.size())});
+    next = std::min(
+        {next, fits, most_launches_ahead / (timing.batch + 8), most - static_cast<unsigned>(timing.times.size())});
     const auto before = Clock::now();
     const std::vector<double> times = loop.repeat(next, timing.batch);
     wall = seconds_since(before) / next;
