@@ -486,6 +486,7 @@ void DeviceArena::release_all(CUcontext context) {
     state_->free(held);
     return true;
   });
+  state_->drop_empty();
 }
 
 void DeviceArena::open_to(CUdevice device) {
