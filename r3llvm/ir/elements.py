@@ -15,6 +15,7 @@ Element = Literal["bytes", "f16", "bf16", "f32", "f64"]
 
 _FLOATS: dict[str, Element] = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 _SCALAR = re.compile(r"^(?:(?:\[|<)\d+ x )*(half|bfloat|float|double)[\]>]*$")
+_SUM = re.compile(r"\batomicrmw (?:volatile )?f(?:add|sub)\b")
 # Instructions whose result points to where an operand points.
 _DERIVING = frozenset(("getelementptr", "addrspacecast", "bitcast", "phi", "select", "freeze"))
 # Flags of fast maths come between the operation and its type.
@@ -27,11 +28,13 @@ _CONTRACT = re.compile(
 class Elements:
     """What a kernel reads and writes through each parameter (by position), and what each module variable holds.
 
-    "bytes" where it is no floating point, not known, or more than one kind.
+    "bytes" where it is no floating point, not known, or more than one kind. sums: the parameters through which it adds
+    floating-point numbers atomically, so in no order that can be relied on.
     """
 
     parameters: tuple[Element, ...]
     variables: dict[str, Element] = field(default_factory=dict)
+    sums: frozenset[int] = frozenset()
 
 
 def elements_of(bitcode: bytes, kernel: str) -> Elements:
@@ -41,9 +44,9 @@ def elements_of(bitcode: bytes, kernel: str) -> Elements:
     if found is None:
         return Elements(())
     defined = {function.name: function for function in module.functions if not function.is_declaration}
-    kinds = _accessed(list(defined.values()), list(found.arguments), defined)
+    kinds, sums = _accessed(list(defined.values()), list(found.arguments), defined)
     variables = {variable.name: _element(str(variable.global_value_type)) for variable in module.global_variables}
-    return Elements(tuple(_only(kinds[position]) for position in range(len(list(found.arguments)))), variables)
+    return Elements(tuple(_only(kinds[position]) for position in range(len(list(found.arguments)))), variables, sums)
 
 
 def without_contraction(bitcode: bytes) -> bytes:
@@ -53,8 +56,10 @@ def without_contraction(bitcode: bytes) -> bytes:
 
 def _accessed(
     functions: list[llvm.ValueRef], arguments: list[llvm.ValueRef], defined: dict[str, llvm.ValueRef]
-) -> dict[int, set[Element]]:
-    """The kinds of the accesses through each of the kernel's arguments, followed into the functions it calls."""
+) -> tuple[dict[int, set[Element]], frozenset[int]]:
+    """The kinds of the accesses through each of the kernel's arguments, followed into the functions it calls; and those
+    through which it adds atomically.
+    """
     origins: dict[llvm.ValueRef, set[int]] = defaultdict(set)
     for position, argument in enumerate(arguments):
         origins[argument].add(position)
@@ -80,12 +85,15 @@ def _accessed(
                     origins[target] |= new
                     growing = True
     kinds: dict[int, set[Element]] = defaultdict(set)
+    sums: set[int] = set()
     for instruction, opcode, operands in instructions:
         pointer, kind = _access(instruction, opcode, operands, defined)
         for place in pointer:
             for position in origins.get(place, ()):
                 kinds[position].add(kind)
-    return kinds
+                if opcode == "atomicrmw" and _SUM.search(str(instruction)):
+                    sums.add(position)
+    return kinds, frozenset(sums)
 
 
 def _access(

@@ -89,6 +89,19 @@ def region_elements(launch: Launch, elements: Elements) -> tuple[Element, ...]:
     return tuple(kinds.pop() if len(kinds) == 1 else "bytes" for kinds in found)
 
 
+def region_sums(launch: Launch, elements: Elements) -> tuple[bool, ...]:
+    """Which regions the kernel adds to atomically, in floating point."""
+    arguments = bytes.fromhex(launch.arguments)
+    addresses = [
+        int.from_bytes(arguments[parameter.offset : parameter.offset + 8], "little")
+        for position, parameter in enumerate(launch.parameters)
+        if position in elements.sums and parameter.kind == "pointer"
+    ]
+    return tuple(
+        any(region.base <= address < region.base + region.size for address in addresses) for region in launch.regions
+    )
+
+
 def magnitude(recording: Recording, region: Region, element: Element) -> float:
     """The largest finite magnitude in the recorded result, 0.0 for none."""
     largest = 0.0

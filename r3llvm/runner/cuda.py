@@ -20,6 +20,7 @@ from r3llvm.runner.baseline import (
     magnitude,
     names_of,
     region_elements,
+    region_sums,
 )
 from r3llvm.runner.measurement import Difference, Measurement, RunStatus
 from r3llvm.runner.process import Command, Worker, WorkerDied, WorkerLate, Workers
@@ -343,6 +344,7 @@ class CudaRunner(Runner):
                 names_of(launch.regions),
                 elements,
                 lambda region: magnitude(self._recording, launch.regions[region], elements[region]),
+                region_sums(launch, baseline.elements),
             )
             state = _State(subject.launch, launch, baseline, subject, reference=self._anchors.get(position))
             try:
