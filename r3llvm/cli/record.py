@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 from r3llvm.capture import Store
-from r3llvm.cli._console import count, print_table, short_name, size
+from r3llvm.cli._console import count, duration, print_table, short_name, size
 from r3llvm.cli._notes import graph_note, notes
 from r3llvm.errors import UsageError
 from r3llvm.recording import Profile, Recorder, Recording, application_device
@@ -152,22 +152,15 @@ def _ranking(profile: Profile, n_recorded: int = 0) -> Table:
             f"{number}{'*' if number <= n_recorded else ''}",
             short_name(kernel.kernel),
             f"{kernel.launches:,}",
-            _duration(kernel.seconds),
+            duration(kernel.seconds),
             f"{kernel.seconds / profile.seconds:.1%}" if profile.seconds else "",
-            _duration(kernel.median_seconds),
+            duration(kernel.median_seconds),
         )
     graphs = graph_note(profile.graph_launches, profile.captured_launches, "measured")
     if n_recorded or graphs:
         table.caption = "; ".join(filter(None, ["*: recorded in the run that follows" if n_recorded else "", graphs]))
         table.caption_justify = "left"
     return table
-
-
-def _duration(seconds: float) -> str:
-    for unit, factor in (("s", 1), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 1 or unit == "µs":
-            return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:,.0f} {unit}"
-    raise AssertionError
 
 
 def _summary(recording: Recording, output: Path) -> str:
