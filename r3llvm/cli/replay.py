@@ -170,11 +170,12 @@ def command(
     failures = 0
     remarks: dict[str, None] = {}
     with _runner(opened, where, workers, timeout, cache, tolerance, repeat, image) as runner, _at_once_on_ctrl_c():
+        name = runner.device
         for number, replay in enumerate(_replays(opened, launches, chosen, runner, image, sanitize), 1):
             failures += not replay.good
             _say(f"replayed {number} of {len(launches)}" if number < len(launches) else "")
             if as_json:
-                click.echo(json.dumps(replay.as_json(runner.device, not no_cost)))
+                click.echo(json.dumps(replay.as_json(name, not no_cost)))
                 continue
             table.add_row(
                 short_name(replay.launch.kernel),
@@ -184,13 +185,13 @@ def command(
                 f"{replay.mismatches:,}",
                 *([] if no_cost else [replay.cost()]),
             )
-            name = f"{short_name(replay.launch.kernel)}, launch {replay.launch.index}"
-            remarks |= dict.fromkeys(f"{name}: {remark}" for remark in replay.remarks())
+            which = f"{short_name(replay.launch.kernel)}, launch {replay.launch.index}"
+            remarks |= dict.fromkeys(f"{which}: {remark}" for remark in replay.remarks())
     if not as_json:
         print_table(table)
         for remark in remarks:
             click.echo(f"r3llvm: {remark}", err=True)
-        right = "every recorded byte equal" if where == "host" else f"the recorded result on {runner.device}"
+        right = "every recorded byte equal" if where == "host" else f"the recorded result on {name}"
         click.echo(f"{len(launches) - failures} of {len(launches)} launches replayed with {right}")
     return 1 if failures else 0
 
