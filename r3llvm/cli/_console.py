@@ -27,8 +27,9 @@ class Seconds(click.FloatRange):
 
 def print_table(table: Table, stderr: bool = False) -> None:
     """Prints to stdout or stderr; a pipe gets as much width as the table asks for."""
-    console = Console(highlight=False, stderr=stderr)
-    console.print(table) if console.is_terminal else Console(highlight=False, width=200, stderr=stderr).print(table)
+    width = None if Console(stderr=stderr).is_terminal else 200
+    # Names as they are: f[abi:cxx11]() is no markup.
+    Console(highlight=False, markup=False, emoji=False, width=width, stderr=stderr).print(table)
 
 
 def short_name(kernel: str) -> str:

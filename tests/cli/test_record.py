@@ -83,14 +83,14 @@ def _profiles(application: Application, **seconds: float) -> None:
 
 
 def test_a_profile_ranks_kernels_and_records_nothing(run: Run, application: Application, tmp_path: Path) -> None:
-    _profiles(application, _Z5countPi=2e-5, _Z5scalePfi=1.5, other=3e-3)
+    _profiles(application, _Z5countPi=2e-5, _Z5scalePfi=1.5, _Z1fB5cxx11v=3e-3)
     before = set(tmp_path.iterdir())
     status, out, err = run("record", "--device", "cuda", "--profile", "--", application.path)
     assert (status, err) == (0, "")
     rows = [line.split("│")[1:-1] for line in out.splitlines() if "│" in line]
     assert [[cell.strip() for cell in row] for row in rows] == [
         ["1", "scale", "4", "1.5 s", "99.8%", "375 ms"],
-        ["2", "other", "4", "3 ms", "0.2%", "750 µs"],
+        ["2", "f[abi:cxx11]", "4", "3 ms", "0.2%", "750 µs"],
         ["3", "count", "4", "20 µs", "0.0%", "5 µs"],
     ]
     assert "1 graph launch not measured" in out
