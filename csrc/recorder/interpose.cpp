@@ -134,8 +134,7 @@ extern "C" __attribute__((visibility("hidden"))) Answer r3_dlsym(void* handle, c
   if (!found) return {nullptr, nullptr};
   if (found == hook->function) {  // our own name in the global scope
     if (driver_loaded()) return {recording() ? found : *hook->real, nullptr};
-    static void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    return {ask(libc, name), nullptr};  // nothing, and dlerror() says so
+    return {ask(RTLD_NEXT, name), nullptr};  // what lies behind us; usually nothing, and dlerror() says so
   }
   if (recording() && driver_loaded() && found == *hook->real) found = hook->function;
   return {found, nullptr};
