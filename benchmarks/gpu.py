@@ -43,6 +43,7 @@ class Program(BaseModel):
     command: {folder}, {root} and {python} stand for the folder, this repository and the Python that runs. inputs: a
     folder of cases/ whose files are laid where it runs. floats: files of so many random floats to be laid there, too.
     outputs: the files that it writes there. launches: which of each kernel's are recorded ("0,3"); else the first.
+    runtime: whether it takes the folder's CUDA runtime, rather than one that it brings.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,6 +55,7 @@ class Program(BaseModel):
     floats: dict[str, int] = {}
     outputs: tuple[str, ...] = ()
     launches: str = ""
+    runtime: bool = True
     measured: bool = False  # one of those whose fidelity is measured
 
 
@@ -119,17 +121,16 @@ class Folder:
         words = {"folder": str(self.path), "root": str(ROOT), "python": sys.executable}
         return [word.format(**words) for word in program.command]
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """Libraries and modules of the folder; this repository's packages."""
-        libraries = [str(self.path / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
-        packages = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-        return {
+    def environment(self, program: Program | None = None) -> dict[str, str]:
+        """This repository's packages, the folder's modules and, for a program that takes it, its CUDA runtime."""
+        found = {
             **os.environ,
-            "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
-            "PYTHONPATH": ":".join(filter(None, packages)),
+            "PYTHONPATH": _joined(str(ROOT), os.environ.get("PYTHONPATH", "")),
             "R3LLVM_STORE": str(self.path / "store"),
         }
+        if program and program.runtime:
+            found["LD_LIBRARY_PATH"] = _joined(str(self.path / "lib"), os.environ.get("LD_LIBRARY_PATH", ""))
+        return found
 
     def lay(self, program: Program, folder: Path) -> Path:
         """Makes the folder that the program runs in, with its inputs."""
@@ -142,7 +143,7 @@ class Folder:
 
     def run(self, program: Program, folder: Path, seconds: float, extra: Mapping[str, str] | None = None) -> Done:
         """Runs the program in a folder that `lay` made."""
-        return run(self.command(program), folder, {**self.environment, **(extra or {})}, seconds)
+        return run(self.command(program), folder, {**self.environment(program), **(extra or {})}, seconds)
 
     def launch_times(self, program: Program, folder: Path, seconds: float) -> dict[str, list[float]]:
         """Runs the program with the recorder as a profiler: seconds on the GPU of each launch, by kernel."""
@@ -164,7 +165,7 @@ class Folder:
     ) -> Done:
         """Runs `r3llvm words…`."""
         command = [sys.executable, "-m", "r3llvm", *map(str, words)]
-        return run(command, cwd or self.path, {**self.environment, **(extra or {})}, seconds)
+        return run(command, cwd or self.path, {**self.environment(), **(extra or {})}, seconds)
 
     def record(
         self,
@@ -178,7 +179,12 @@ class Folder:
         """Records the program in a folder that `lay` made."""
         which = ["--launches", program.launches] if program.launches else ["--max-launches", "1"]
         words = ["record", "--device", "cuda", "-o", str(recording), *which, *options, "--", *self.command(program)]
-        return self.r3llvm(*words, seconds=seconds, cwd=folder, extra=extra)
+        environment = {**self.environment(program), **(extra or {})}
+        return self.r3llvm(*words, seconds=seconds, cwd=folder, extra=environment)
+
+
+def _joined(*folders: str) -> str:
+    return ":".join(filter(None, folders))
 
 
 def preloaded(record: Path) -> dict[str, str]:

@@ -143,6 +143,7 @@ class Replays:
             "bit_exact": all(exact(replay) for replay in (*images, *rebuilds)),
             "image": [image.status.value for image in images],
             "rebuild": [rebuild.status.value for rebuild in rebuilds],
+            "warnings": list(launches[-1].warnings),
             "remarks": sorted({said(replay) for replay in (*images, *rebuilds)} - {""}),
             "application_launches": len(own),
             "application_us": there * 1e6,

@@ -54,13 +54,15 @@ def program(folder: Folder, name: str) -> Program:
         if importlib.util.find_spec(name) is None:
             raise RowFailed(f"Python has no {name} here")
         script = "{root}/benchmarks/programs/" + f"{name}_ops.py"
-        return Program(name=name, build="clang", command=("{python}", script))
+        return Program(name=name, build="clang", command=("{python}", script), runtime=False)
     known = folder.program(name)
     arguments = ARGUMENTS.get(name.split(".")[0], ())
     return known.model_copy(update={"command": (known.command[0], *arguments), "launches": ""})
 
 
 def _binary(clock: Clock, folder: Folder, name: str, place: Path) -> Iterator[Row]:
+    if not clock.left:
+        raise RowFailed("left out: the time was up")
     chosen = program(folder, name)
     # Generated code is cached on disk: each run has a cache of its own, and generates the same.
     without = folder.lay(chosen, place / f"{name}.without")
