@@ -60,7 +60,8 @@ R3_DEVICE bool compare_elements(u64 a, u64 e, const RegionTolerance& tolerance, 
   const double scale = __builtin_fabs(expected);
   result.ulps = ulps > result.ulps ? ulps : result.ulps;
   if (absolute > double_of(result.absolute)) result.absolute = bits_of(absolute);
-  if (scale > 0 && absolute / scale > double_of(result.relative)) result.relative = bits_of(absolute / scale);
+  // Infinite where 0 was expected.
+  if (absolute > 0 && absolute / scale > double_of(result.relative)) result.relative = bits_of(absolute / scale);
   return !exact && (ulps <= tolerance.ulps || absolute <= double_of(tolerance.absolute) ||
                     absolute <= double_of(tolerance.relative) * scale);
 }

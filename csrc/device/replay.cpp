@@ -48,6 +48,7 @@ std::span<const std::byte> bytes_of(const std::vector<Value>& values) {
 }  // namespace
 
 Device::Device() : staging(stream), mailbox(4 * sizeof(std::uint64_t)) {
+  if (!driver().cuEventElapsedTime) throw std::runtime_error("its driver is older than CUDA 12.8; update it");
   // Nothing that a kernel leaves in the cache on purpose may reach the next one. A device without such a cache refuses.
   driver().cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
   if (driver().cuCtxResetPersistingL2Cache) driver().cuCtxResetPersistingL2Cache();

@@ -58,7 +58,7 @@ class Tolerance:
 class Comparison:
     """One region against the recorded epilogue. differing: bytes (elements under a tolerance) out of tolerance; first:
     the first's offset in bytes, -1 for none. max_*: over all elements of the tolerance's type that are finite on
-    both sides, tolerated ones included; max_relative leaves those out that were recorded as 0.
+    both sides, tolerated ones included; max_relative is infinite where another number stands for a recorded 0.
     """
 
     differing: int

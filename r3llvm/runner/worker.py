@@ -49,6 +49,7 @@ from r3llvm.runner.protocol import (
 )
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_NOT_FOUND = 500
 _OUTPUT_BYTES = 64 << 10  # of what a kernel prints: the rest is left out
 _AHEAD = 4  # chunks by thread that are read before they are needed
 
@@ -78,6 +79,10 @@ class Output:
         return text if size <= _OUTPUT_BYTES else f"{text}\n[{size - _OUTPUT_BYTES} bytes more]\n"
 
 
+class _Unfit(Exception):
+    """A binary that cannot take the recorded launch's place."""
+
+
 class Server:
     """Answers requests on the launches of one recording, on the device whose context is current."""
 
@@ -96,6 +101,8 @@ class Server:
             return self._answer(request)
         except _native.DriverError as error:
             return self._driver_error(error)
+        except _Unfit as error:
+            return Fault(_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "load", sticky=False, output=str(error))
         except R3Error as error:
             return Failure(str(error))
         except Exception as error:  # a bug: said to the runner, which has the user's terminal
@@ -156,7 +163,7 @@ class Server:
                 return action()
             except _native.DriverError as error:
                 others = [other for other in self._memories.values() if other.resident and other is not memory]
-                if error.code != _OUT_OF_MEMORY or error.step or not others:
+                if error.code != _OUT_OF_MEMORY or not others:
                     raise
                 others[0].drop()
                 self._device.keep([piece for kept in (memory, *others[1:]) for piece in kept.ranges])
@@ -202,7 +209,7 @@ class Server:
         memory = self._memory(position)
         if request.binary is None:
             return self._run_nothing(request, memory)
-        launch = self._ready(self._launch(position), memory, request.binary)
+        launch = self._ready(position, memory, request.binary)
         self._output.take()
         seconds = self._with_room(memory, lambda: memory.run(launch))
         consistent = request.learn is None or memory.learn(request.learn)
@@ -224,7 +231,7 @@ class Server:
     def _time(self, request: Time) -> Timed:
         position = request.launch.position
         memory = self._memory(position)
-        launch = self._ready(self._launch(position), memory, request.binary)
+        launch = self._ready(position, memory, request.binary)
         self._output.take()
         timing = self._with_room(
             memory,
@@ -243,9 +250,10 @@ class Server:
         ran = self._ran(memory, launch, request.tolerances, timing.first)
         return Timed(tuple(timing.times), ran, timing.batch, timing.hopeless, timing.sm_clock_mhz)
 
-    def _ready(self, launch: Launch, memory: _native.DeviceReplay, binary: Binary) -> _native.DeviceLaunch:
+    def _ready(self, position: int, memory: _native.DeviceReplay, binary: Binary) -> _native.DeviceLaunch:
         """Loads the binary, and tells the memory and the arguments where it has its variables."""
-        module = _native.DeviceModule(binary.code)
+        launch = self._launch(position)
+        module = self._with_room(memory, lambda: _native.DeviceModule(binary.code))
         for number, region in enumerate(launch.regions):
             if region.kind == "variable":
                 memory.bind(number, _address(module, region, launch))
@@ -253,7 +261,7 @@ class Server:
         for relocation in launch.relocations:
             found = module.variable(relocation.variable)
             if found is None:
-                raise R3Error(
+                raise _Unfit(
                     f"an argument of {demangle(launch.kernel)} points into the variable {relocation.variable}, "
                     "which this binary does not have"
                 )
@@ -298,10 +306,10 @@ def _address(module: _native.DeviceModule, region: Region, launch: Launch) -> in
     if found is None:
         if region.prologue == region.epilogue:
             return None
-        raise R3Error(f"{demangle(launch.kernel)} changes the variable {region.name}, which this binary does not have")
+        raise _Unfit(f"{demangle(launch.kernel)} changes the variable {region.name}, which this binary does not have")
     address, size = found
     if size != region.size:
-        raise R3Error(f"the variable {region.name} has {size} bytes in this binary, but {region.size} were recorded")
+        raise _Unfit(f"the variable {region.name} has {size} bytes in this binary, but {region.size} were recorded")
     return address
 
 

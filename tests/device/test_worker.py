@@ -175,6 +175,16 @@ def test_nothing_tolerates_what_is_not_finite(recorded: Recorded, start: Start, 
     assert ran.comparisons == (Comparison(1, 8),)
 
 
+def test_a_number_for_a_recorded_zero_is_infinitely_far(recorded: Recorded, start: Start) -> None:
+    before, after = (np.array([value, 1.0], np.float32).tobytes() for value in (1e-3, 0.0))
+    launch = recorded.add("do_nothing", "", (), [recorded.region(before, after)])
+    worker = start(recorded.write())
+    ran = worker.ask(Run(launch, None, (Tolerance("f32", absolute=1e-2, relative=1e-2),)))
+    assert isinstance(ran, Ran)
+    found = ran.comparisons[0]
+    assert (found.differing, found.max_absolute, found.max_relative) == (0, pytest.approx(1e-3), math.inf)
+
+
 def test_bf16(recorded: Recorded, start: Start) -> None:
     actual, expected = (np.array(values, np.float32).view(np.uint16)[1::2] for values in ([1.0, 2.0], [1.5, 2.0]))
     launch = recorded.add("do_nothing", "", (), [recorded.region(actual.tobytes(), expected.tobytes())])
@@ -258,12 +268,11 @@ def test_variables(recorded: Recorded, start: Start) -> None:
     into_ran = worker.ask(Run(into, binary))
     assert isinstance(into_ran, Ran)
     assert into_ran.comparisons == (SAME,)
-    assert worker.ask(Run(lost, binary)) == Failure(
-        "do_nothing changes the variable absent, which this binary does not have"
-    )
-    assert worker.ask(Run(wrong, binary)) == Failure(
-        "the variable counter has 4 bytes in this binary, but 8 were recorded"
-    )
+    for unfit, reason in (
+        (lost, "do_nothing changes the variable absent, which this binary does not have"),
+        (wrong, "the variable counter has 4 bytes in this binary, but 8 were recorded"),
+    ):
+        assert worker.ask(Run(unfit, binary)) == Fault(500, "CUDA_ERROR_NOT_FOUND", "load", False, reason)
 
 
 def test_launches_share_the_addresses(recorded: Recorded, start: Start) -> None:
@@ -276,12 +285,12 @@ def test_launches_share_the_addresses(recorded: Recorded, start: Start) -> None:
 
 
 def test_launches_make_room_for_another(recorded: Recorded, start: Start) -> None:
-    n = 4 << 20  # 16 MiB, which is there twice: live and as the prologue; once more where it is poisoned
+    n = 2 << 20  # 8 MiB, which are there twice: live and as the prologue; once more where they are poisoned
     launches = [words(recorded, n)]
     data = write_only(n)
     region = recorded.region(bytes(4 * n), data, base=BASE + 32 * GRANULE)
     launches.append(recorded.add("write_only", "QQ", (region.base, n), [region]))
-    worker = start(recorded.write(), FAKECUDA_MEMORY=str(96 << 20))
+    worker = start(recorded.write(), FAKECUDA_MEMORY=str(60 << 20))
     assert worker.ask(Poison(launches[0], 0, 0x77)) != Poisoned(0)
     for launch in (0, 1, 0):
         ran = worker.ask(Run(launches[launch], recorded.binary("write_only")))
@@ -293,8 +302,8 @@ def test_launches_make_room_for_another(recorded: Recorded, start: Start) -> Non
 
 
 def test_a_launch_that_is_too_large(recorded: Recorded, start: Start) -> None:
-    launch = words(recorded, 8 << 20)
-    worker = start(recorded.write(), FAKECUDA_MEMORY=str(48 << 20))
+    launch = words(recorded, 4 << 20)
+    worker = start(recorded.write(), FAKECUDA_MEMORY=str(24 << 20))
     reply = worker.ask(Load(launch))
     assert isinstance(reply, Failure)
     assert "not enough free memory" in reply.message
