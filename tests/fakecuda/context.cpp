@@ -9,7 +9,8 @@
 namespace fake {
 namespace {
 
-thread_local std::vector<Context*> stack;
+// Never destroyed: exit handlers call us after the thread's own objects are gone.
+thread_local std::vector<Context*>& stack = *new std::vector<Context*>;
 
 std::size_t setting(const char* name, std::size_t otherwise) {
   const char* text = std::getenv(name);
@@ -162,9 +163,9 @@ void require_driver() {
 }
 
 CUresult injected(const char* call) {
-  static const std::string failures = std::getenv("FAKECUDA_FAIL") ? std::getenv("FAKECUDA_FAIL") : "";
-  if (failures.empty()) return CUDA_SUCCESS;
-  const std::string text = "," + failures;
+  const char* failures = std::getenv("FAKECUDA_FAIL");
+  if (!failures) return CUDA_SUCCESS;
+  const std::string text = std::string(",") + failures;
   for (std::size_t at = text.find(std::string(",") + call); at != std::string::npos;
        at = text.find(std::string(",") + call, at + 1)) {
     const char* rest = text.c_str() + at + 1 + std::strlen(call);
@@ -370,6 +371,13 @@ CUresult cuCtxGetDevice(CUdevice* device) {
   });
 }
 
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
+  return in_driver([&] {
+    require(handle || current(), CUDA_ERROR_INVALID_CONTEXT);
+    *device = (handle ? context_of(handle) : *current()).device;
+  });
+}
+
 CUresult cuCtxGetFlags(unsigned* flags) {
   return in_context([&](Context& context) { *flags = context.flags; });
 }
@@ -387,6 +395,14 @@ CUresult cuCtxGetApiVersion(CUcontext, unsigned* version) {
 
 CUresult cuCtxSynchronize() {
   return in_context([&](Context& context) {
+    forbid_in_capture();
+    synchronize(context, [&] { return idle(context); });
+  });
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext handle) {
+  return in_context([&](Context& present) {
+    Context& context = handle ? context_of(handle) : present;
     forbid_in_capture();
     synchronize(context, [&] { return idle(context); });
   });

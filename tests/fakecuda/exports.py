@@ -20,8 +20,8 @@ _RELEASE_OF_PTDS = 7000
 
 @dataclass(frozen=True)
 class Exports:
-    """functions: all names. aliases: name -> the one that it equals. versions: (base name, version, per-thread variant?,
-    symbol), ascending by version. errors: code -> name.
+    """functions: all names. aliases: name -> the one that it equals. versions: (base name, version, whether it is the
+    per-thread variant, symbol), ascending by version. errors: code -> name.
     """
 
     functions: tuple[str, ...]
@@ -34,7 +34,7 @@ def read_exports(include: Path) -> Exports:
     """From the folder that holds cuda.h and cudaTypedefs.h."""
     header = (include / "cuda.h").read_text(errors="replace")
     declared = set(re.findall(r"^\s*CUresult CUDAAPI (cu\w+)\(", header, re.MULTILINE))
-    declared |= set(re.findall(r"^\s*#define cu\w+\s+(cu\w+_v\d+)\s*$", header, re.MULTILINE))
+    declared |= set(re.findall(r"^\s*#define cu\w+\s+(cu\w+)\s*$", header, re.MULTILINE))
     declared |= set(re.findall(r"__CUDA_API_PT[DS][SZ]\((cu\w+)\)", header))
     per_thread = {name for name in declared if name.endswith(("_ptsz", "_ptds"))}
     per_thread |= {f"{name}_ptds" for name in re.findall(r"__CUDA_API_PTDS\((cu\w+)\)", header)}

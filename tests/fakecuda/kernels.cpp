@@ -33,7 +33,7 @@ Kernel kernel(void (*function)(Arguments...)) {
 }  // namespace
 
 const Kernel* find_kernel(const std::string& name) {
-  static const std::unordered_map<std::string, Kernel> kernels = {
+  static const auto& kernels = *new std::unordered_map<std::string, Kernel>{
 #define R3_NAMED(name) {#name, kernel(&name)},
 #include "kernels.inc"
 #undef R3_NAMED

@@ -666,6 +666,15 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   });
 }
 
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
+  return in_driver([&] {
+    *properties = {};
+    properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties->location.id = physical_of(handle).device;
+  });
+}
+
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle*, void*) {
   return in_driver([] { throw Failure{CUDA_ERROR_NOT_SUPPORTED}; });
 }

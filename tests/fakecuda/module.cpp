@@ -304,6 +304,13 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* size, CUlibrary handle
       [&](Context& context) { variable_of(*module_of(library_at(handle), context), name, address, size); });
 }
 
+CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary handle, const char*) {
+  return in_driver([&] {
+    library_at(handle);
+    throw Failure{CUDA_ERROR_NOT_FOUND};  // no managed variables here
+  });
+}
+
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
   return in_context([&](Context& context) {
     LibraryKernel& kernel = kernel_at(handle);

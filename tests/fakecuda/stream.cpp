@@ -10,7 +10,7 @@
 namespace fake {
 namespace {
 
-thread_local std::map<Context*, Stream*> per_thread;
+thread_local std::map<Context*, Stream*>& per_thread = *new std::map<Context*, Stream*>;
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 Stream* make_stream(Context& context, unsigned flags, int priority) {
