@@ -76,7 +76,7 @@ std::vector<std::string> cubin_variables(Bytes cubin) {
       const std::string_view name = text_at(cubin, *texts, symbol->st_name);
       const bool variable = place == ".nv.global" || place == ".nv.global.init" || place == ".nv.constant3";
       // Those of the compiler's own making ("$str") cannot change.
-      if (variable && !name.empty() && name[0] != '$') found.emplace_back(name);
+      if (variable && !name.empty() && name.find('$') == std::string_view::npos) found.emplace_back(name);
     }
   }
   return found;

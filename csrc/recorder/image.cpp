@@ -128,7 +128,7 @@ std::vector<std::string> ptx_variables(std::string_view text) {
         break;
       }
     }
-    if (variable && !name.empty() && name[0] != '.' && name[0] != '$' &&
+    if (variable && !name.empty() && name[0] != '.' && name.find('$') == std::string_view::npos &&
         !std::isdigit(static_cast<unsigned char>(name[0]))) {
       found.emplace_back(name);
     }
