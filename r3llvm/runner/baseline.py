@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,8 @@ from r3llvm.ir import Element, Elements, elements_of, without_contraction
 from r3llvm.recording import Launch, Recording, Region, demangle
 from r3llvm.runner.protocol import Binary
 from r3llvm.space import BASELINE
+
+log = logging.getLogger(__name__)
 
 _AGGRESSIVE = ("-nvptx-fma-level=2",)  # fuses also where the source did not give leave
 _NEVER = ("-nvptx-fma-level=0",)
@@ -38,11 +41,12 @@ def build_baseline(recording: Recording, launch: Launch, arch: str) -> Baseline:
     artifact = builder.build(BASELINE)
     if artifact.status is not BuildStatus.OK:
         raise R3Error(f"the baseline of {demangle(launch.kernel)} does not build: {artifact.message}")
-    uncontracted = Builder(without_contraction(builder.module), launch.kernel, arch)
-    rebuilds = [
-        builder.build(replace(BASELINE, options=_AGGRESSIVE)),
-        uncontracted.build(replace(BASELINE, options=_NEVER)),
-    ]
+    rebuilds = [builder.build(replace(BASELINE, options=_AGGRESSIVE))]
+    try:
+        uncontracted = Builder(without_contraction(builder.module), launch.kernel, arch)
+        rebuilds.append(uncontracted.build(replace(BASELINE, options=_NEVER)))
+    except (R3Error, RuntimeError) as error:  # one rebuild fewer to learn from
+        log.info("no rebuild of %s without contraction: %s", launch.kernel, error)
     binaries = dict.fromkeys(binary_of(a, launch) for a in rebuilds if a.status is BuildStatus.OK)
     binary = binary_of(artifact, launch)
     return Baseline(

@@ -33,10 +33,12 @@ from r3llvm.runner.protocol import (
     LaunchKey,
     Load,
     Loaded,
+    Poison,
     Ran,
     Reply,
     Request,
     Run,
+    Stop,
     Time,
     Timed,
 )
@@ -59,7 +61,9 @@ PATIENCE = 20  # a replay may take this often the baseline's time
 LEAST_SECONDS = 2.0
 ROUNDS = 5  # of a confirmation: baseline, candidate, baseline, …
 
-_LOAD_RATE = 20e6  # bytes a second that loading a recording is at least expected to reach
+# Bytes a second that are expected at least: of loading a recording, and of the CPU going through memory.
+_LOAD_RATE = 20e6
+_CPU_RATE = 100e6
 
 # CUresult → what that means for a replay; others: _status().
 _STATUS = {
@@ -389,8 +393,9 @@ class CudaRunner(Runner):
                 ended = poison(lambda request: self._ask(state, request), state.subject, state.calibration)
                 if ended:
                     return ended
-            if isinstance(request, Load):
+            if isinstance(request, Load | Stop):
                 return loaded
+        assert not isinstance(request, Load | Stop)
         started = time.monotonic()
         reply = self._exchange(worker, request, self._deadline(state, request, seconds))
         if isinstance(reply, Ran) and isinstance(request, Run) and request.binary == state.baseline.binary:
@@ -412,7 +417,7 @@ class CudaRunner(Runner):
             return Ended(_status(reply), f"{reply.name} at the kernel's {reply.step}", reply.output, reply.sticky)
         return reply
 
-    def _deadline(self, state: _State, request: Request, seconds: float) -> float:
+    def _deadline(self, state: _State, request: Poison | Run | Time, seconds: float) -> float:
         """wall covers loading, restoring and comparing, which take as long whatever the kernel does."""
         if not state.wall:
             return self._seconds
@@ -424,10 +429,16 @@ class CudaRunner(Runner):
                 + max(LEAST_SECONDS, PATIENCE * known * launches)
                 + launches * state.wall
             )
-        return min(self._seconds, max(LEAST_SECONDS, PATIENCE * known) + 4 * state.wall)
+        limit = min(self._seconds, max(LEAST_SECONDS, PATIENCE * known) + 4 * state.wall)
+        through_all = isinstance(request, Poison) or request.learn is not None  # on the CPU
+        return limit + (_bytes(state.launch) / _CPU_RATE if through_all else 0.0)
 
     def _load_seconds(self, launch: Launch) -> float:
-        return self._seconds + sum(region.size for region in launch.regions) / _LOAD_RATE
+        return self._seconds + _bytes(launch) / _LOAD_RATE
+
+
+def _bytes(launch: Launch) -> int:
+    return sum(region.size for region in launch.regions)
 
 
 def _status(fault: Fault) -> RunStatus:
