@@ -31,11 +31,12 @@ def device_variables(bitcode: bytes) -> tuple[str, ...]:
 class Reach:
     """What a kernel reaches through calls and initialisers.
 
-    variables: names of those that `device_variables` lists. obstacle: why its launches cannot be replayed faithfully
-    on a GPU; "" when they can.
+    own_variables: names of the variables, of those that `device_variables` lists, that only the translation unit sees:
+    compilers do not agree on how to call them. obstacle: why its launches cannot be replayed faithfully on a GPU; ""
+    when they can.
     """
 
-    variables: tuple[str, ...]
+    own_variables: tuple[str, ...]
     obstacle: str
 
 
@@ -63,11 +64,14 @@ class _Module:
         }
 
     def reach(self, kernel: str) -> Reach:
-        names = list(self._reached(kernel))
+        names = dict.fromkeys(self._reached(kernel))
         return Reach(
-            variables=tuple(sorted(set(names).intersection(self.state))),
+            own_variables=tuple(name for name in self.state if name in names and self._is_own(name)),
             obstacle=next((reason for name in names for reason in self._obstacles(name)), ""),
         )
+
+    def _is_own(self, name: str) -> bool:
+        return " = internal " in self.text[name] or name.startswith("_ZL") or "12_GLOBAL__N_1" in name
 
     def _obstacles(self, name: str) -> Iterator[str]:
         text = self.text[name]

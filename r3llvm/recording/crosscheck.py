@@ -91,7 +91,7 @@ def _checked(launch: Launch, kernel: str, module: _Module) -> Launch:
     recorded = {region.name for region in launch.regions if region.kind == "variable"}
     warnings = [
         f"its variable {name} was not found in the program, so its value is not recorded"
-        for name in module.reaches[kernel].variables
+        for name in module.reaches[kernel].own_variables
         if name not in recorded
     ]
     changes: dict[str, object] = {"parameters": parameters, "warnings": (*launch.warnings, *warnings)}

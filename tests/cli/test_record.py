@@ -57,7 +57,7 @@ def test_the_summary_says_what_is_there_and_what_is_not(run: Run, application: A
         "r3llvm: note: 1 other process launched 3 kernels, not recorded",
         "r3llvm: note: 64 B of managed memory cannot be recorded; kernels that reach it are refused",
         "r3llvm: warning: scale: odd word",
-        "r3llvm: warning: count: its variable total was not found in the program, so its value is not recorded",
+        "r3llvm: warning: count: its variable _ZL5total was not found in the program, so its value is not recorded",
         "r3llvm: warning: not recorded: allocates: it allocates on the device (malloc, new), and the device's heap is "
         "not recorded",
     ]

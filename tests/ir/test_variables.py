@@ -13,6 +13,7 @@ TEXT = b"""target triple = "nvptx64-nvidia-cuda"
 @table = internal addrspace(4) constant [2 x i32] [i32 1, i32 2], align 4
 @constant = internal addrspace(1) global i32 0, align 4
 @"odd name\\22" = internal addrspace(1) global i32 0, align 4
+@_ZL6hidden = addrspace(1) externally_initialized global i32 0, align 4
 @tile = internal addrspace(3) global [32 x float] undef, align 4
 @elsewhere = external addrspace(1) global i32, align 4
 @.str = private unnamed_addr constant [3 x i8] c"hi\\00", align 1
@@ -38,6 +39,8 @@ define void @fine() {
   ret void
 }
 define ptx_kernel void @plain() {
+  store i32 1, ptr addrspace(1) @constant
+  store i32 1, ptr addrspace(1) @_ZL6hidden
   call void @fine()
   store i32 1, ptr addrspace(1) @counter
   %x = load float, ptr addrspace(4) @coefficients
@@ -81,7 +84,7 @@ define ptx_kernel void @managed() {
 
 def test_variables_are_what_someone_may_change() -> None:
     assert device_variables(assemble(TEXT)) == (
-        *("counter", "coefficients", "constant", 'odd name"', "functions", "where", "shared_with_host"),
+        *("counter", "coefficients", "constant", 'odd name"', "_ZL6hidden", "functions", "where", "shared_with_host"),
     )
 
 
@@ -105,4 +108,4 @@ def test_what_no_recording_can_hold_is_named(kernel: str, reason: str) -> None:
 
 
 def test_everything_else_is_no_obstacle() -> None:
-    assert reach(assemble(TEXT), ["plain", "missing"]) == {"plain": Reach(("coefficients", "counter"), "")}
+    assert reach(assemble(TEXT), ["plain", "missing"]) == {"plain": Reach(("constant", "_ZL6hidden"), "")}

@@ -23,13 +23,13 @@ from tests.recording.application import Application, launch_line
 TEXT = b"""target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 target triple = "nvptx64-nvidia-cuda"
 %pair = type { float, float }
-@total = addrspace(1) externally_initialized global i32 0, align 4
+@_ZL5total = addrspace(1) externally_initialized global i32 0, align 4
 declare ptr @malloc(i64)
 define ptx_kernel void @_Z5scalePfi(ptr %p, i32 %n) {
   ret void
 }
 define ptx_kernel void @_Z5countPi(ptr byval(%pair) align 4 %p) {
-  store i32 1, ptr addrspace(1) @total
+  store i32 1, ptr addrspace(1) @_ZL5total
   ret void
 }
 define ptx_kernel void @_ZN12_GLOBAL__N_14tinyEPi(ptr %p) {
@@ -171,7 +171,7 @@ def test_a_layout_that_is_not_the_modules_is_refused(application: Application) -
     assert [launch.kernel for launch in manifest.launches] == ["_Z5countPi"]
     assert manifest.launches[0].parameters == (Parameter(offset=0, size=8, alignment=4, kind="aggregate"),)
     assert manifest.launches[0].warnings == (
-        "its variable total was not found in the program, so its value is not recorded",
+        "its variable _ZL5total was not found in the program, so its value is not recorded",
     )
     [refusal] = manifest.refusals
     assert (refusal.kernel, refusal.launches) == ("_Z5scalePfi", 2)
