@@ -3,9 +3,9 @@
 Each program runs once with the recorder as a profiler, which times every launch by events, and once being recorded.
 Then each recorded launch is replayed from the application's own device image, and from a rebuild of its module.
 
-kernels: those whose replays agree with each other; others (floating-point atomics) have deterministic: false in the
-rows. bit_exact: of these, the kernels where every byte of every recorded launch is as recorded, both from the image and
-from the rebuild. Time errors compare the median of the image's replays with the median over the application's launches
+kernels: those whose replays agree with each other and can be checked; others (with floating-point atomics; launches that
+leave nothing behind) say so in the rows. bit_exact: of these, the kernels where every byte of every recorded launch is
+as recorded, both from the image and from the rebuild. Time errors compare the median of the image's replays with the median over the application's launches
 of that kernel. Settled beforehand: the last recorded launch stands for its kernel; caches are warm for kernels whose
 recorded regions fit into half of L2, else cold; counted are kernels that the application launches at least 5 times and
 whose median there is at least 10 us, as the times of events come in steps of up to 0.5 us.
@@ -76,7 +76,7 @@ def run(device: str) -> tuple[dict[str, Metric], list[Row]]:
 
 def metrics(rows: Iterable[Row]) -> dict[str, Metric]:
     """From the rows of kernels."""
-    kernels = [row for row in rows if row.get("deterministic")]
+    kernels = [row for row in rows if row.get("deterministic") and row["checkable"]]
     errors = [abs(row["time_error_percent"]) for row in kernels if row["counted"]]
     found = {"kernels": once(len(kernels), "1"), "bit_exact": once(sum(row["bit_exact"] for row in kernels), "1")}
     if errors:
@@ -140,6 +140,7 @@ class Replays:
             "launches": [launch.index for launch in launches],
             "bytes": sum(region.size for region in launches[-1].regions),
             "deterministic": not any("differs from run to run" in said(image) for image in images),
+            "checkable": all(image.status is not RunStatus.UNCHECKABLE for image in images),
             "bit_exact": all(exact(replay) for replay in (*images, *rebuilds)),
             "image": [image.status.value for image in images],
             "rebuild": [rebuild.status.value for rebuild in rebuilds],

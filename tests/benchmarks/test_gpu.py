@@ -127,7 +127,13 @@ def test_names_of_devices() -> None:
 
 
 def kernel(exact: bool = True, error: float | None = 1.0, counted: bool = True, **more: Any) -> dict[str, Any]:
-    row = {"deterministic": True, "bit_exact": exact, "time_error_percent": error, "counted": counted}
+    row = {
+        "deterministic": True,
+        "checkable": True,
+        "bit_exact": exact,
+        "time_error_percent": error,
+        "counted": counted,
+    }
     return {**row, **more}
 
 
@@ -142,6 +148,7 @@ def test_fidelity_counts_deterministic_kernels() -> None:
         kernel(exact=False, error=0.5),
         kernel(error=30.0, counted=False),
         kernel(deterministic=False, exact=False, error=50.0),
+        kernel(checkable=False, exact=False, error=None, counted=False),
         {"program": "a", "refused": "textures"},
         {"program": "b", "error": "broken"},
     ]
