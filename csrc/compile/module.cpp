@@ -81,9 +81,12 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const llvm::Triple& triple, 
                                               llvm::CodeGenOptLevel::Default, llvm::CodeGenOptLevel::Aggressive};
   if (target.codegen_level < 0 || target.codegen_level > 3)
     throw PipelineError("the code generation level is 0 to 3, not " + std::to_string(target.codegen_level));
-  // Floating-point contraction is the module's own affair (its `contract` flags), so TargetOptions keep their defaults.
-  auto machine = compat::create_machine(*backend, triple, target.cpu, target.features, llvm::TargetOptions(),
-                                        levels[target.codegen_level]);
+  // As clang does for CUDA: libdevice's functions carry no `contract` flags, and are contracted all the same. A build
+  // that asked for none (-ffp-contract=off) says -nvptx-fma-level=0.
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  auto machine =
+      compat::create_machine(*backend, triple, target.cpu, target.features, options, levels[target.codegen_level]);
   if (!machine) throw CompileError("LLVM made no target machine for " + triple.str());
   // LLVM only prints a line about what it does not know, and goes on without.
   const llvm::MCSubtargetInfo& known = *machine->getMCSubtargetInfo();

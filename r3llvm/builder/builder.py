@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from r3llvm.builder.assembler import Assembler
 from r3llvm.builder.ptx import ptx_hash
 from r3llvm.builder.reproducer import store_reproducer
 from r3llvm.errors import R3Error
+from r3llvm.recording import Launch, Recording
 from r3llvm.space.candidate import Candidate
 from r3llvm.toolchain import ptx_features
 
@@ -23,6 +25,7 @@ class Builder:
     seconds, memory_bytes: what each build may take, wall-clock and address space; the assembler gets the same.
     features: LLVM's target features; by default the newest PTX version that both LLVM and the assembler know.
     reproducers: a folder that gets one subfolder for each failed build; none are kept without it.
+    options, assembler: what the module's own build asked for, unless a candidate asks for another value.
 
     Raises R3Error when the module has no such kernel, LLVM knows no such arch, or the extension is not built.
     """
@@ -38,6 +41,8 @@ class Builder:
         memory_bytes: int = 4 << 30,
         reproducers: Path | None = None,
         ptxas: Path | None = None,
+        options: Sequence[str] = (),
+        assembler: Sequence[str] = (),
     ) -> None:
         self._native = _native()
         self.kernel = kernel
@@ -47,11 +52,27 @@ class Builder:
         self._memory_bytes = memory_bytes
         self._reproducers = reproducers
         self._ptxas = ptxas
+        self._options = options
+        self._assembler_options = assembler
         self._assembler: Assembler | None = None
         try:
             self.module: bytes = self._native.prepare(module_bitcode, kernel, seconds, memory_bytes)
         except RuntimeError as error:
             raise R3Error(str(error)) from error
+
+    @classmethod
+    def of(cls, recording: Recording, launch: Launch, arch: str | None = None, **limits: Any) -> Builder:
+        """For a recorded launch, with what its module's build asked for.
+
+        arch: instead of the recorded one. Raises R3Error when the module is not known.
+        """
+        module = recording.describe_module(recording.module_of(launch))
+        return cls(
+            *(recording.module(module.hash), launch.kernel, arch or module.arch),
+            options=module.options,
+            assembler=module.assembler,
+            **limits,
+        )
 
     def build(self, candidate: Candidate) -> Artifact:
         """Both steps; the first failure is the artifact's status."""
@@ -66,7 +87,7 @@ class Builder:
             cpu=self.arch,
             features=self.features,
             codegen_level=candidate.codegen_level,
-            options=list(candidate.options),
+            options=merged(self._options, candidate.options),
             seconds=self._seconds,
             memory_bytes=self._memory_bytes,
         )
@@ -95,7 +116,7 @@ class Builder:
         if self._assembler is None:
             self._assembler = Assembler(self._ptxas, self._seconds, self._memory_bytes)
         started = time.monotonic()
-        assembled = self._assembler.assemble(artifact.ptx, self.kernel, self.arch, candidate.assembler)
+        assembled = self._assembler.assemble(artifact.ptx, self.kernel, self.arch, self._line(candidate))
         seconds = artifact.seconds + time.monotonic() - started
         if assembled.status is not BuildStatus.OK:
             return Artifact(
@@ -109,10 +130,13 @@ class Builder:
                     status=assembled.status,
                     message=assembled.message,
                     ptx=artifact.ptx,
-                    assembler=self._assembler.command(self.arch, candidate.assembler),
+                    assembler=self._assembler.command(self.arch, self._line(candidate)),
                 ),
             )
         return replace(artifact, cubin=assembled.cubin, resources=assembled.resources, seconds=seconds)
+
+    def _line(self, candidate: Candidate) -> tuple[str, ...]:
+        return tuple(merged(self._assembler_options, candidate.assembler))
 
     def _choose_features(self, ptxas: Path | None) -> str:
         error = None
@@ -128,9 +152,26 @@ class Builder:
         if self._reproducers is None:
             return ""
         stored = store_reproducer(
-            self._reproducers, candidate, module=self.module, cpu=self.arch, features=self.features, **what
+            self._reproducers,
+            candidate,
+            options=merged(self._options, candidate.options),
+            module=self.module,
+            cpu=self.arch,
+            features=self.features,
+            **what,
         )
         return str(stored)
+
+
+def merged(defaults: Sequence[str], own: Sequence[str]) -> list[str]:
+    """`own` options and those of the defaults that they do not set; LLVM takes each option once."""
+    named = {_option_name(option) for option in own}
+    return [*(option for option in defaults if _option_name(option) not in named), *own]
+
+
+def _option_name(option: str) -> str:
+    name = option.lstrip("-").partition("=")[0]
+    return "O" if name[:1] == "O" and name[1:].isdigit() else name
 
 
 def _native() -> Any:

@@ -18,6 +18,7 @@ def store_reproducer(
     directory: Path,
     candidate: Candidate,
     *,
+    options: list[str],
     module: bytes,
     cpu: str,
     features: str,
@@ -29,8 +30,8 @@ def store_reproducer(
 ) -> Path:
     """Writes module.bc, pipeline.txt, candidate.json, message.txt, log.txt and reproduce.sh to directory/<id>.
 
-    `assembler` is the command that failed on `ptx`, if one did. The folder appears whole or not at all, and replaces an
-    older one of the same candidate.
+    options: LLVM's, the candidate's among them. assembler: the command that failed on `ptx`, if one did. The folder
+    appears whole or not at all, and replaces an older one of the same candidate.
     """
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / candidate.id
@@ -45,7 +46,7 @@ def store_reproducer(
         if ptx:
             (staging / "kernel.ptx").write_bytes(ptx)
         script = staging / "reproduce.sh"
-        script.write_text(_script(candidate, cpu, features, assembler))
+        script.write_text(_script(candidate, options, cpu, features, assembler))
         script.chmod(0o755)
         staging.chmod(0o755)
         # Two threads may fail on the same candidate: whoever comes second replaces the first's equal folder.
@@ -61,10 +62,10 @@ def store_reproducer(
     return target
 
 
-def _script(candidate: Candidate, cpu: str, features: str, assembler: list[str] | None) -> str:
+def _script(candidate: Candidate, options: list[str], cpu: str, features: str, assembler: list[str] | None) -> str:
     target = [f"-mcpu={cpu}", *([f"-mattr={features}"] if features else [])]
-    opt = [_tool("opt"), *target, *candidate.options]
-    llc = [_tool("llc"), f"-O{candidate.codegen_level}", *target, *candidate.options]
+    opt = [_tool("opt"), *target, *options]
+    llc = [_tool("llc"), f"-O{candidate.codegen_level}", *target, "-fp-contract=fast", *options]
     lines = ["#!/bin/sh", "# Does again what failed. message.txt says how it ended.", 'cd "$(dirname "$0")" || exit 1']
     if assembler:
         lines.append(shlex.join(assembler))

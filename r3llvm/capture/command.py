@@ -134,7 +134,14 @@ class CompileCommand:
         return bool(rdc) and "-no-" not in rdc[-1]
 
     @property
+    def codegen(self) -> list[str]:
+        """LLVM options that give arithmetic the precision asked for."""
+        contraction = [value for argument in self.arguments if (value := argument.value_of("-ffp-contract="))]
+        return ["-nvptx-fma-level=0"] if contraction[-1:] in (["off"], ["on"]) else []
+
+    @property
     def links_device_code(self) -> bool:
+        """Whether relocatable device code is linked."""
         return self.mode is Mode.LINK and (self.relocatable or self.has("--offload-link"))
 
     @property

@@ -202,13 +202,15 @@ class NvccCommand:
 
     @property
     def codegen(self) -> list[str]:
-        """LLVM options that give division and square roots the precision asked for."""
+        """LLVM options that give arithmetic the precision asked for."""
         fast = self.has("use_fast_math")
         options = []
         if not self.is_true("prec-div", not fast):
             options.append("-nvptx-prec-divf32=0" if fast else "-nvptx-prec-divf32=1")
         if not self.is_true("prec-sqrt", not fast):
             options.append("-nvptx-prec-sqrtf32=0")
+        if not self.is_true("fmad", True):
+            options.append("-nvptx-fma-level=0")
         return options
 
     def object_of(self, source: str) -> Path:

@@ -86,7 +86,8 @@ class Wrap:
         modules: list[str | None] = []
         if sources:
             assert toolkit is not None  # build_arguments needs one for CUDA sources
-            unit = _Unit(command, tuple(words), functools.partial(_clang_image, command, toolkit, self.arch, rung))
+            image = functools.partial(_clang_image, command, toolkit, self.arch, rung)
+            unit = _Unit(command, tuple(words), image, options=tuple(command.codegen))
             modules = self._capture(unit, sources, toolkit, rung, command.outputs)
         if links:
             self._link_device_code(command, _captured(modules, sources), Path(shutil.which(command.compiler[-1]) or ""))

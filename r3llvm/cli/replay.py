@@ -235,7 +235,7 @@ def _replays(
         key = (module, launch.kernel)
         if key not in artifacts:
             arch = runner.arch(recording.describe_module(module).arch)
-            artifacts[key] = Builder(recording.module(module), launch.kernel, arch).build(candidate)
+            artifacts[key] = Builder.of(recording, launch, arch).build(candidate)
             if artifacts[key].status is BuildStatus.ASSEMBLER_ERROR and "nknown option" in artifacts[key].message:
                 raise UsageError(
                     f"--set: the assembler refused {', '.join(candidate.assembler)}: {artifacts[key].message}"

@@ -153,11 +153,11 @@ def open_runner(
 def open_builder(
     recording: Recording, launch: Launch, runner: Runner, seconds: float, memory_bytes: int, failures: Path
 ) -> Builder:
-    module = recording.module_of(launch)
-    return Builder(
-        recording.module(module),
-        launch.kernel,
-        runner.arch(recording.describe_module(module).arch),
+    arch = runner.arch(recording.describe_module(recording.module_of(launch)).arch)
+    return Builder.of(
+        recording,
+        launch,
+        arch,
         seconds=seconds,
         memory_bytes=memory_bytes,
         reproducers=failures,

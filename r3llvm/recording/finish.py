@@ -36,6 +36,8 @@ def finish(folder: Path, journal: Journal, store: Store, application: tuple[str,
                 command=stored.command,
                 arch=stored.arch,
                 includes=tuple(include.path for include in stored.includes),
+                options=stored.options,
+                assembler=stored.assembler,
             )
         )
     images = dict.fromkeys(launch.image for launch in journal.launches if launch.image)

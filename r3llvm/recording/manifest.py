@@ -95,6 +95,8 @@ class Module(_Model):
     command: tuple[str, ...]
     arch: str = Field(description='what it was compiled for, e.g. "sm_90"')
     includes: tuple[str, ...] = ()
+    options: tuple[str, ...] = Field(default=(), description="LLVM options that the build amounts to")
+    assembler: tuple[str, ...] = Field(default=(), description="ptxas options that the build asked for")
 
 
 class Image(_Model):

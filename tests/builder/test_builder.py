@@ -11,6 +11,7 @@ import pytest
 
 from r3llvm.builder import Artifact, Assembler, Builder, BuildStatus, Resources
 from r3llvm.builder.assembler import parse_resources
+from r3llvm.builder.builder import merged
 from r3llvm.errors import R3Error
 from r3llvm.space.candidate import Candidate
 from tests.modules import bitcode
@@ -186,3 +187,16 @@ ptxas info    : Function properties for helper
     )
     assert parse_resources(report, "other") == Resources(registers=8, constant=356)
     assert parse_resources(report, "missing") == Resources()
+
+
+@pytest.mark.parametrize(
+    ("defaults", "own", "expected"),
+    [
+        (["-a=1", "-b"], ["-a=2"], ["-b", "-a=2"]),
+        (["-maxrregcount=64", "-O2"], ["-O3"], ["-maxrregcount=64", "-O3"]),
+        (["-dlcm=ca"], [], ["-dlcm=ca"]),
+        ([], ["--a", "-b"], ["--a", "-b"]),
+    ],
+)
+def test_a_candidates_options_come_before_the_builds(defaults: list[str], own: list[str], expected: list[str]) -> None:
+    assert merged(defaults, own) == expected

@@ -117,6 +117,7 @@ def test_the_assembler_and_the_code_generator_do_as_the_build_asked() -> None:
     assert command.codegen == ["-nvptx-prec-divf32=1"]
     assert parse("-use_fast_math a.cu").codegen == ["-nvptx-prec-divf32=0", "-nvptx-prec-sqrtf32=0"]
     assert parse("-use_fast_math -prec-sqrt=true a.cu").codegen == ["-nvptx-prec-divf32=0"]
+    assert parse("-fmad=false a.cu").codegen == ["-nvptx-fma-level=0"]
     assert parse("a.cu").codegen == []
 
 
