@@ -3,12 +3,14 @@
 Each program runs once with the recorder as a profiler, which times every launch by events, and once being recorded.
 Then each recorded launch is replayed from the application's own device image, and from a rebuild of its module.
 
-kernels: those whose replays agree with each other and can be checked; others (with floating-point atomics; launches that
-leave nothing behind) say so in the rows. bit_exact: of these, the kernels where every byte of every recorded launch is
-as recorded, both from the image and from the rebuild. Time errors compare the median of the image's replays with the median over the application's launches
-of that kernel. Settled beforehand: the last recorded launch stands for its kernel; caches are warm for kernels whose
-recorded regions fit into half of L2, else cold; counted are kernels that the application launches at least 5 times and
-whose median there is at least 10 us, as the times of events come in steps of up to 0.5 us.
+kernels: those whose replays agree with each other and can be checked; others (with floating-point atomics, or launches
+that leave nothing behind) say so in the rows. bit_exact: of these, the kernels where every byte of every recorded
+launch is as recorded, both from the image and from the rebuild.
+
+Time errors compare the median of the image's replays with the median over the application's launches of that kernel.
+Settled beforehand: the last recorded launch stands for its kernel; caches are warm for kernels whose recorded regions
+fit into half of L2, else cold; counted are kernels that the application launches at least 5 times and whose median
+there is at least 10 us, as the times of events come in steps of up to 0.5 us.
 """
 
 from __future__ import annotations
