@@ -16,6 +16,8 @@ from r3llvm.errors import UsageError
 from r3llvm.recording import Profile, Recorder, Recording, application_device
 from r3llvm.recording.profile import pattern_of
 
+_LONGEST_PATTERN = 60_000  # what the recorder's regular expressions (std::regex) and an environment variable can hold
+
 
 def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
     """A number of bytes, with K, M, G or T for powers of 1024."""
@@ -142,7 +144,10 @@ def _hottest(recorder: Recorder, application: tuple[str, ...], n: int) -> str:
     if not profile.kernels:
         raise UsageError(f"no kernel matches {recorder.kernels!r}; `r3llvm record --profile` lists what is launched")
     print_table(_ranking(profile, n), stderr=True)
-    return pattern_of(kernel.kernel for kernel in profile.kernels[:n])
+    pattern = pattern_of(kernel.kernel for kernel in profile.kernels[:n])
+    if len(pattern) > _LONGEST_PATTERN:
+        raise UsageError(f"the names of {n} kernels are {len(pattern):,} characters long: say a smaller --hottest")
+    return pattern
 
 
 def _ranking(profile: Profile, n_recorded: int = 0) -> Table:

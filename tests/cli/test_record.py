@@ -116,6 +116,16 @@ def test_the_hottest_kernels_are_recorded_in_a_second_run(run: Run, application:
     assert run("record", "--device", "cuda", "--hottest", 2, "-o", "rec", "--", application.path)[0] == 2
 
 
+def test_names_that_no_expression_can_hold(run: Run, application: Application) -> None:
+    _profiles(application, **{letter * 40_000: 1.0 for letter in "ab"})
+    assert run("record", "--device", "cuda", "--hottest", 1, "-o", "one", "--", application.path)[0] == 0
+    status, _, err = run("record", "--device", "cuda", "--hottest", 2, "-o", "two", "--", application.path)
+    assert status == 2
+    assert err.splitlines()[-1] == (
+        "r3llvm: error: the names of 2 kernels are 80,005 characters long: say a smaller --hottest"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
