@@ -52,7 +52,7 @@ def main() -> None:
         [(int(source), n), (int(target), n)], dtype=[("data", np.uint64), ("n", np.int32), ("pad", np.int32)]
     )
     table = cuda.mem_alloc(pairs.nbytes)
-    cuda.memcpy_htod(table, pairs)
+    cuda.memcpy_htod(table, pairs.tobytes())
     module.get_function("negate")(table, block=block, grid=(grid[0], 2))
     for name, memory in (("negated source", source), ("negated target", target)):
         cuda.memcpy_dtoh(result, memory)

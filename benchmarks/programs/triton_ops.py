@@ -1,7 +1,5 @@
 """Two Triton kernels; prints a hash of each result."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch
