@@ -18,67 +18,79 @@ DEVICE_CODE = ROOT / "csrc" / "device"
 
 @dataclass(frozen=True)
 class FakeCuda:
-    """library: libcuda.so.1. ptx: the text of kernels.cu's kernels. environment: for programs that are to load it."""
+    """Where build_fakecuda() put it."""
 
-    library: Path
-    ptx: Path
+    folder: Path
+
+    @property
+    def library(self) -> Path:
+        """libcuda.so.1; with libcuda.so beside it, for programs that are linked with -lcuda."""
+        return self.folder / "libcuda.so.1"
+
+    @property
+    def private(self) -> Path:
+        """The same under a name of its own: a process that loads it does not look as if it had a driver."""
+        return self.folder / "libfakecuda.so"
+
+    @property
+    def ptx(self) -> Path:
+        """The kernels of kernels.cu."""
+        return self.folder / "kernels.ptx"
+
+    @property
+    def device_ptx(self) -> Path:
+        """The kernels of csrc/device."""
+        return self.folder / "device.ptx"
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"LD_LIBRARY_PATH": str(self.library.parent)}
+        """For programs that are to load it."""
+        return {"LD_LIBRARY_PATH": str(self.folder)}
 
 
 def sources() -> list[Path]:
     """Everything that it is made of."""
-    own = [path for path in sorted(HERE.iterdir()) if path.suffix in (".py", ".h", ".cpp", ".cu")]
-    return [*own, *sorted(DEVICE_CODE.glob("*.cu")), DEVICE_CODE / "portable.h", DEVICE_CODE / "tile.h"]
+    own = [path for path in sorted(HERE.iterdir()) if path.suffix in (".h", ".cpp", ".cu")]
+    scripts = [HERE / "__init__.py", HERE / "exports.py"]
+    return [*own, *scripts, *sorted(DEVICE_CODE.glob("*.cu")), DEVICE_CODE / "portable.h", DEVICE_CODE / "tile.h"]
 
 
 def build_fakecuda(folder: Path, include: Path, clang: Path) -> FakeCuda:
     """Compiles it into the folder. include: that of cuda.h."""
     folder.mkdir(parents=True, exist_ok=True)
+    built = FakeCuda(folder)
     device_code = [HERE / "kernels.cu", *sorted(DEVICE_CODE.glob("*.cu"))]
     names = [name for file in device_code for name in re.findall(r"^R3_KERNEL (\w+)\(", file.read_text(), re.MULTILINE)]
     (folder / "kernels.inc").write_text("".join(f"R3_NAMED({name})\n" for name in names))
     (folder / "exports.c").write_text(exports_source(read_exports(include)))
-
     # As one unit: the standard library's headers are most of the work.
     units = sorted(HERE.glob("*.cpp"))
     (folder / "all.cpp").write_text("".join(f'#include "{unit}"\n' for unit in units))
-    library, ptx = folder / "libcuda.so.1", folder / "kernels.ptx"
-    common = ["-fPIC", "-fvisibility=hidden"]
-    _run(clang, *common, "-x", "c", "-c", folder / "exports.c", "-o", folder / "exports.o")
-    _run(
-        *(
-            clang,
-            *common,
-            "-D__CUDA_API_PUSH_VISIBILITY_DEFAULT",
-            "-std=c++20",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            f"-I{HERE}",
-            f"-I{ROOT / 'csrc'}",
-        ),
-        *(
-            f"-I{folder}",
-            "-isystem",
-            include,
-            "-shared",
-            "-Wl,-Bsymbolic,-z,defs",
-            "-Wl,-soname,libcuda.so.1",
-            "-o",
-            library,
-        ),
-        *(folder / "all.cpp", folder / "exports.o", "-ldl", "-pthread"),
-    )
+
+    common = ["-fPIC", "-fvisibility=hidden", "-c"]
+    language = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-D__CUDA_API_PUSH_VISIBILITY_DEFAULT"]
+    includes = [f"-I{HERE}", f"-I{ROOT / 'csrc'}", f"-I{folder}", "-isystem", include]
+    _run(clang, "-x", "c", *common, folder / "exports.c", "-o", folder / "exports.o")
+    _run(clang, *common, *language, *includes, folder / "all.cpp", "-o", folder / "all.o")
+    for library in (built.library, built.private):
+        link = ["-shared", "-Wl,-Bsymbolic,-z,defs", f"-Wl,-soname,{library.name}", "-ldl", "-pthread"]
+        _run(clang, folder / "all.o", folder / "exports.o", *link, "-o", library)
     (folder / "libcuda.so").unlink(missing_ok=True)
-    (folder / "libcuda.so").symlink_to(library.name)
-    _run(
-        *(clang, "-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_75", "-nocudainc", "-nocudalib", "-std=c++20"),
-        *("-O3", "-Wno-unknown-cuda-version", f"-I{ROOT / 'csrc'}", "-S", HERE / "kernels.cu", "-o", ptx),
-    )
-    return FakeCuda(library, ptx)
+    (folder / "libcuda.so").symlink_to(built.library.name)
+
+    cuda = [
+        "-x",
+        "cuda",
+        "--cuda-device-only",
+        "--cuda-gpu-arch=sm_75",
+        "-nocudainc",
+        "-nocudalib",
+        "-std=c++20",
+        "-O3",
+    ]
+    for source, ptx in ((HERE / "kernels.cu", built.ptx), (DEVICE_CODE / "kernels.cu", built.device_ptx)):
+        _run(clang, *cuda, "-Wno-unknown-cuda-version", f"-I{ROOT / 'csrc'}", "-S", source, "-o", ptx)
+    return built
 
 
 def _run(*command: object) -> None:

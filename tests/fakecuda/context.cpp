@@ -446,10 +446,10 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) {
   return in_context([&](Context&) { context_of(peer); });
 }
 
-CUresult cuProfilerStart() {
+R3_EXPORT CUresult cuProfilerStart() {
   return in_context([](Context&) {});
 }
 
-CUresult cuProfilerStop() {
+R3_EXPORT CUresult cuProfilerStop() {
   return in_context([](Context&) {});
 }

@@ -33,7 +33,7 @@ class Exports:
 def read_exports(include: Path) -> Exports:
     """From the folder that holds cuda.h and cudaTypedefs.h."""
     header = (include / "cuda.h").read_text(errors="replace")
-    declared = set(re.findall(r"^\s*CUresult CUDAAPI (cu\w+)\(", header, re.MULTILINE))
+    declared = set(re.findall(r"^\s*(?:__CUDA_DEPRECATED )?CUresult CUDAAPI (cu\w+)\(", header, re.MULTILINE))
     declared |= set(re.findall(r"^\s*#define cu\w+\s+(cu\w+)\s*$", header, re.MULTILINE))
     declared |= set(re.findall(r"__CUDA_API_PT[DS][SZ]\((cu\w+)\)", header))
     per_thread = {name for name in declared if name.endswith(("_ptsz", "_ptds"))}
