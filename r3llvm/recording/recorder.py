@@ -168,6 +168,8 @@ class Recorder:
             return f"the application launched {seen} kernels, none of which came to its end"
         if journal.ended:
             return "the application launched no kernel"
+        if journal.device:
+            return "the application ended before the memory of a launch was written"
         if self.device == "cuda":
             return self._unseen()
         return (

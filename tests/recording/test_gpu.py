@@ -252,6 +252,7 @@ _COUNT = {"type": "count", "graph_launches": 4, "captured_launches": 1, "foreign
         ([{"type": "end", "launches_seen": 0}], {}, "launched no kernel$"),
         ([{"type": "end", "launches_seen": 7}], {"every": 9}, "launched 7 kernels, none of which --launches"),
         ([{"type": "end", "launches_seen": 7}], {}, "launched 7 kernels, none of which came to its end"),
+        ([DEVICE], {}, "ended before the memory of a launch was written"),
         ([], {"ranks": "3"}, "or has no MPI rank of 3, or"),
         ([_COUNT, {"type": "end", "launches_seen": 1}], {}, "CUDA graphs, which are not recorded"),
         ([_COUNT, {"type": "end", "launches_seen": 9}], {"launches": (7,)}, "launched 9 kernels, none of which --lau"),
