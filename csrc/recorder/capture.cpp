@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <system_error>
+#include <thread>
 
 #include "recorder/arena.h"
 #include "recorder/context.h"
@@ -163,7 +164,7 @@ class Recorder {
   void forget(CUfunction function) { kernels_.forget(function); }
   void forget_all();
   bool make_room();
-  void finish();
+  void finish() noexcept;
 
  private:
   enum class Owner { nobody, we, another };
@@ -173,6 +174,7 @@ class Recorder {
   std::unique_ptr<Snapshots> before(const Launch& launch, const Kernel& kernel, std::uint64_t index,
                                     std::vector<std::byte> arguments, std::vector<AttributeRecord> attributes);
   bool recordable(CUstream stream);
+  void end();
   bool own();
   void skipped(const std::string& kernel);
   void refuse(const Kernel& kernel, const std::string& reason);
@@ -393,7 +395,15 @@ void Recorder::fail(const std::string& reason) {
   if (!off_.exchange(true)) stop_recording(settings_.folder, reason);
 }
 
-void Recorder::finish() {
+void Recorder::finish() noexcept {
+  try {
+    end();
+  } catch (const std::exception& error) {
+    say_once(std::string("the recording has no end: ") + error.what());
+  }
+}
+
+void Recorder::end() {
   if (finished_.exchange(true)) return;
   const Inside here;
   {
@@ -425,7 +435,10 @@ pid_t application = 0;
 void finish() noexcept {
   if (!recording() || getpid() != application) return;
   try {
-    if (Recorder* recorder = made) return recorder->finish();
+    if (Recorder* recorder = made) {
+      // In a thread of its own: what the driver keeps a thread is gone already for the one that exits.
+      return std::thread([recorder] { recorder->finish(); }).join();
+    }
     // A program that launched nothing has an end, too, if it is one that uses CUDA at all.
     if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) return;
     if (!environment("R3LLVM_RECORD_PROFILE").empty()) return;
