@@ -15,6 +15,12 @@ Element = Literal["bytes", "f16", "bf16", "f32", "f64"]
 
 _FLOATS: dict[str, Element] = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 _SCALAR = re.compile(r"^(?:(?:\[|<)\d+ x )*(half|bfloat|float|double)[\]>]*$")
+_PRODUCT = re.compile(
+    r'^( +)%("[^"]+"|[-\w.$]+) = fmul ((?:[a-z]+ )*?)((?:<\d+ x )?(?:half|bfloat|float|double)>?) ([^!\n]*?)'
+    r"(?:, ![^\n]*)?$",
+    re.MULTILINE,
+)
+_MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 _SUM = re.compile(r"\batomicrmw (?:volatile )?f(?:add|sub)\b")
 # Instructions whose result points to where an operand points.
 _DERIVING = frozenset(("getelementptr", "addrspacecast", "bitcast", "phi", "select", "freeze"))
@@ -50,8 +56,20 @@ def elements_of(bitcode: bytes, kernel: str) -> Elements:
 
 
 def without_contraction(bitcode: bytes) -> bytes:
-    """The module with no leave to fuse multiplications and additions."""
-    return bytes(llvm.parse_assembly(_CONTRACT.sub(r"\1", str(parse(bitcode))), llvm.create_context()).as_bitcode())
+    """The module with no multiplication that could be fused with an addition, whatever the code generator's options."""
+    fences: set[str] = set()
+
+    def fenced(product: re.Match[str]) -> str:
+        indent, name, flags, kind, operands = product.groups()
+        lanes, scalar = re.fullmatch(r"(?:<(\d+) x )?(\w+)>?", kind).groups()  # type: ignore[union-attr]
+        fence = f"@llvm.arithmetic.fence.{f'v{lanes}' if lanes else ''}{_MANGLED[scalar]}"
+        fences.add(f"declare {kind} {fence}({kind})\n")
+        raw = f'%"{name.strip(chr(34))}.product"'
+        quoted = f"%{name}"
+        return f"{indent}{raw} = fmul {flags}{kind} {operands}\n{indent}{quoted} = call {kind} {fence}({kind} {raw})"
+
+    text = _PRODUCT.sub(fenced, _CONTRACT.sub(r"\1", str(parse(bitcode))))
+    return bytes(llvm.parse_assembly(text + "".join(sorted(fences)), llvm.create_context()).as_bitcode())
 
 
 def _accessed(

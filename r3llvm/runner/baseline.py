@@ -36,14 +36,16 @@ class Baseline:
 
 def build_baseline(recording: Recording, launch: Launch, arch: str) -> Baseline:
     """R3Error: it cannot be built."""
-    module = recording.module(recording.module_of(launch))
-    builder = Builder(module, launch.kernel, arch)
+    builder = Builder.of(recording, launch, arch)
     artifact = builder.build(BASELINE)
     if artifact.status is not BuildStatus.OK:
         raise R3Error(f"the baseline of {demangle(launch.kernel)} does not build: {artifact.message}")
     rebuilds = [builder.build(replace(BASELINE, options=_AGGRESSIVE))]
     try:
-        uncontracted = Builder(without_contraction(builder.module), launch.kernel, arch)
+        asked = recording.describe_module(recording.module_of(launch))
+        uncontracted = Builder(
+            without_contraction(builder.module), launch.kernel, arch, options=asked.options, assembler=asked.assembler
+        )
         rebuilds.append(uncontracted.build(replace(BASELINE, options=_NEVER)))
     except (R3Error, RuntimeError) as error:  # one rebuild fewer to learn from
         log.info("no rebuild of %s without contraction: %s", launch.kernel, error)
@@ -54,13 +56,24 @@ def build_baseline(recording: Recording, launch: Launch, arch: str) -> Baseline:
     )
 
 
-def image_baseline(recording: Recording, launch: Launch) -> Baseline:
-    """The image that the application ran. R3Error: it was not recorded."""
+def image_baseline(recording: Recording, launch: Launch, arch: str | None = None) -> Baseline:
+    """The image that the application ran. R3Error: it was not recorded.
+
+    arch: builds the module for it too, where it is known: how its builds differ says how others may.
+    """
     if launch.image is None:
         raise R3Error(
             f"launch {launch.index} of {demangle(launch.kernel)} was recorded without its image; replay a rebuild"
         )
-    return Baseline(Binary(recording.image(launch.image), launch.name_in_image))
+    image = Binary(recording.image(launch.image), launch.name_in_image)
+    if arch is None or launch.module is None:
+        return Baseline(image)
+    try:
+        built = build_baseline(recording, launch, arch)
+    except R3Error as error:
+        log.info("no build to hold against the image: %s", error)
+        return Baseline(image)
+    return Baseline(image, (built.binary, *built.rebuilds), built.elements)
 
 
 def binary_of(artifact: Artifact, launch: Launch) -> Binary:

@@ -152,7 +152,7 @@ class CudaRunner(Runner):
         self._workers = Workers(command or worker_command(recording, device))
         self._states: dict[int, _State] = {}
         self._anchors: dict[int, float] = {}
-        self._baselines: dict[tuple[str | None, str], Baseline] = {}
+        self._baselines: dict[tuple[str | None, ...], Baseline] = {}
         self._lock = threading.RLock()
 
     @property
@@ -360,12 +360,13 @@ class CudaRunner(Runner):
         return self._states[position]
 
     def _baseline(self, launch: Launch) -> Baseline:
-        if self._image or launch.module is None:
+        if launch.module is None:
             return image_baseline(self._recording, launch)
-        key = (launch.module, launch.kernel)
+        key = (launch.module, launch.kernel, launch.image if self._image else None)
         if key not in self._baselines:
-            recorded = self._recording.describe_module(launch.module).arch
-            self._baselines[key] = build_baseline(self._recording, launch, self.arch(recorded))
+            arch = self.arch(self._recording.describe_module(launch.module).arch)
+            make = image_baseline if self._image else build_baseline
+            self._baselines[key] = make(self._recording, launch, arch)
         return self._baselines[key]
 
     def _position(self, launch: Launch) -> int:
