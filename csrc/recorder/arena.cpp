@@ -17,6 +17,7 @@ constexpr std::uint64_t MiB = 1 << 20;
 constexpr std::uint64_t grain = 512;            // of small allocations
 constexpr std::uint64_t small_below = MiB;      // larger ones have physical memory of their own
 constexpr std::uint64_t page = 2 * MiB;         // the least physical memory that the driver gives out
+constexpr std::uint64_t host_page = 4096;       // what reservations are multiples of
 constexpr std::uint64_t keep_empty = 64 * MiB;  // of slabs, a device
 constexpr int ask_at_most = 8;                  // events that are still to come, before an allocation stops asking
 constexpr std::uint64_t reservable = arena_size / 4 * 3;  // for the application's own reservations, in all
@@ -497,7 +498,8 @@ void DeviceArena::open_to(CUdevice device) {
 
 CUresult DeviceArena::reserve(std::uint64_t size, std::uint64_t alignment, CUdeviceptr* address) {
   alignment = std::max(alignment, page);
-  if (size == 0 || size > reservable || (alignment & (alignment - 1)) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool sound = size != 0 && size % host_page == 0 && (alignment & (alignment - 1)) == 0;
+  if (!sound || size > reservable) return CUDA_ERROR_NOT_SUPPORTED;
   const std::lock_guard lock(state_->mutex);
   if (!state_->ready() || state_->reserved + size > reservable) return CUDA_ERROR_NOT_SUPPORTED;
   const std::uint64_t length = round_up(size, page);

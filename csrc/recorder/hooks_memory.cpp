@@ -134,10 +134,11 @@ CUresult allocate_in_order(CUdeviceptr* address, std::uint64_t size, CUmemoryPoo
 
 template <class F>
 CUresult free_in_order(CUdeviceptr address, CUstream stream, F&& real) noexcept {
-  if (!recording() || ours()) return real();
+  if (!active()) return real();
   if (!DeviceArena::owns(address)) {
+    const bool captured = captures(stream);  // then the memory is the graph's, as long as there is one
     const CUresult code = real();
-    if (code == CUDA_SUCCESS) remove_foreign(address);
+    if (code == CUDA_SUCCESS && !captured) remove_foreign(address);
     return code;
   }
   bool released = false;

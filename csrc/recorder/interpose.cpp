@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
-#include <mutex>
 #include <string>
 
 #include "recorder/aside.h"
@@ -57,16 +56,14 @@ Dlsym real_dlsym() noexcept {
   return function;
 }
 
-// Whether libcuda is in the process, and `functions` therefore filled. Never loads it.
+// Whether libcuda is in the process, and `functions` therefore filled. Never loads it. Without a lock: who asks may
+// hold the dynamic linker's, which the look-ups take.
 bool driver_loaded() noexcept {
   static std::atomic<bool> loaded{false};
   if (loaded.load(std::memory_order_acquire)) return true;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  if (loaded) return true;
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library) {
-    for (const Hook& hook : hooks) *hook.real = real_dlsym()(library, hook.exported);
+    for (const Hook& hook : hooks) std::atomic_ref(*hook.real).store(real_dlsym()(library, hook.exported));
     loaded.store(true, std::memory_order_release);
   }
   dlerror();  // what we looked for in vain is nobody's business
