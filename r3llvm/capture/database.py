@@ -43,6 +43,8 @@ def read(path: Path) -> list[Entry]:
     """The entries that may compile CUDA: those of nvcc and clang. Raises UsageError when it is no compile database."""
     try:
         listed = json.loads(path.read_text())
+        if not isinstance(listed, list):
+            raise TypeError("it is no list")
         entries = [
             Entry(
                 directory=str(path.absolute().parent / entry.get("directory", "")),
@@ -55,7 +57,7 @@ def read(path: Path) -> list[Entry]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{path} is no compile database ({error!r}): make one with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or with bear"
+            f"{path} is no compile database ({type(error).__name__}: {error}): make one with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or with bear"
         ) from error
     return [entry for entry in entries if _may_compile_cuda(entry.words)]
 
