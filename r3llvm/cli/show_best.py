@@ -46,8 +46,13 @@ def command(recording: Path, kernels: str | None, database: Path | None, as_json
 
 def _best(store: Database, sessions: list[Session]) -> tuple[Session, list[Trial], Trial]:
     """Over all sessions whose losses mean the same as the latest's."""
+
+    def meaning(session: Session) -> tuple[object, ...]:
+        conditions = (session.versions.get(name) for name in ("cache", "tolerance"))
+        return (session.recording, session.device, session.launches, *conditions)
+
     last = sessions[-1]
-    same = [s for s in sessions if (s.recording, s.device, s.launches) == (last.recording, last.device, last.launches)]
+    same = [session for session in sessions if meaning(session) == meaning(last)]
     candidates = []
     for session in same:
         trials = store.trials(session)
