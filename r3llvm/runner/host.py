@@ -113,7 +113,7 @@ def place_variables(launch: Launch) -> Launch:
         if region.kind == "variable":
             bases[region.name] = next_base
             region = region.model_copy(update={"base": next_base})
-            next_base += -(-region.size // PAGE + 1) * PAGE  # and a page that belongs to nobody
+            next_base += (-(-region.size // PAGE) + 1) * PAGE  # and a page that belongs to nobody
         regions.append(region)
     arguments = bytearray.fromhex(launch.arguments)
     for relocation in launch.relocations:
