@@ -57,7 +57,8 @@ def read(path: Path) -> list[Entry]:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{path} is no compile database ({type(error).__name__}: {error}): make one with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or with bear"
+            f"{path} is no compile database ({type(error).__name__}: {error}): "
+            "make one with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON, or with bear"
         ) from error
     return [entry for entry in entries if _may_compile_cuda(entry.words)]
 

@@ -5,11 +5,12 @@ Options: NVIDIA's "NVCC Command Options" of CUDA 13.0.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from r3llvm.capture.command import CompileCommand, Mode, launcher_words, libraries_of
@@ -93,6 +94,7 @@ class NvccOption:
     name: str
     values: tuple[str, ...] = ()
     language: str = ""  # of an input: "cuda", "source" or "object"
+    inherited: bool = False  # from the environment, where nvcc finds it again
 
 
 @dataclass
@@ -105,15 +107,17 @@ class NvccCommand:
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> NvccCommand:
-        """Raises UsageError for an option file that cannot be read."""
+        """With what $NVCC_PREPEND_FLAGS and $NVCC_APPEND_FLAGS add. Raises UsageError for an option file that cannot be
+        read."""
         n_program = launcher_words(words)
         command = cls(tuple(words[:n_program]))
         language = ""
-        for option in command._options(list(words[n_program:])):
+        before, after = (command._inherited(f"NVCC_{place}_FLAGS") for place in ("PREPEND", "APPEND"))
+        for option in (*before, *command._options(list(words[n_program:])), *after):
             if option.name == "x":
                 language = {"cu": "cuda"}.get(option.values[0], "source") if option.values else ""
             if option.name == "":
-                option = NvccOption("", option.values, language or _language(option.values[0]))
+                option = replace(option, language=language or _language(option.values[0]))
             command.options.append(option)
         return command
 
@@ -243,7 +247,7 @@ class NvccCommand:
             "dependency-output",
         }
         for option in self.options:
-            if option.name in skip:
+            if option.name in skip or option.inherited:
                 continue
             if option.name in _LISTS and option.name != "generate-code":
                 words += [token for value in option.values for token in (f"--{option.name}", quote_value(value))]
@@ -281,6 +285,13 @@ class NvccCommand:
             words.append("-fgpu-rdc")
         words += ["-c", "-x", "cuda", *self.cuda_sources]
         return CompileCommand.parse(words)
+
+    def _inherited(self, variable: str) -> list[NvccOption]:
+        try:
+            words = shlex.split(os.environ.get(variable, ""))
+        except ValueError as error:
+            raise UsageError(f"cannot read ${variable}: {error}; check its quoting") from error
+        return [replace(option, inherited=True) for option in self._options(words)]
 
     def _options(self, words: list[str], depth: int = 0) -> Iterator[NvccOption]:
         position = 0

@@ -141,6 +141,19 @@ def test_option_files(tmp_path: Path) -> None:
         parse(f"-optf {tmp_path}/loop.rsp")
 
 
+def test_what_the_environment_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVCC_PREPEND_FLAGS", "-DX='a b' -arch=sm_80")
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DY")
+    command = parse("-DZ -c a.cu")
+    assert command.values("define-macro") == ["X=a b", "Z", "Y"]
+    assert command.archs == ["sm_80"]
+    # nvcc adds them again by itself.
+    assert command.object_words("a.cu", Path("a.o"))[:3] == ["nvcc", "--define-macro", "Z"]
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "'")
+    with pytest.raises(UsageError, match="NVCC_APPEND_FLAGS"):
+        parse("-c a.cu")
+
+
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\"'"), min_size=1)))
 def test_lists_survive_quoting(values: list[str]) -> None:
     assert split_list(",".join(map(quote_value, values))) == values
