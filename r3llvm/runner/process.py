@@ -147,6 +147,7 @@ class Workers:
         self._command = command
         self._current: Worker | None = None
         self._standby: Worker | None = None
+        self._closed = False
 
     def current(self) -> Worker:
         """A worker that is ready. R3Error: none can be had."""
@@ -157,6 +158,8 @@ class Workers:
 
     def replace(self) -> Worker:
         """Ends the current one and puts the one in reserve in its place."""
+        if self._closed:  # a thread that was building when the runner was closed
+            raise R3Error("the GPU was given back")
         if self._current:
             self._current.kill()
         self._current = self._ready()
@@ -164,6 +167,7 @@ class Workers:
         return self._current
 
     def close(self) -> None:
+        self._closed = True
         if self._standby:
             self._standby.kill()
         if self._current:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from r3llvm.builder import Artifact, BuildStatus
+from r3llvm.database import Database
 from r3llvm.errors import R3Error
+from r3llvm.files import content_hash
 from r3llvm.ir import Elements
 from r3llvm.recording import Launch, Recording
 from r3llvm.runner import RunStatus
@@ -21,6 +24,10 @@ from r3llvm.runner import cuda as cuda_module
 from r3llvm.runner.baseline import Baseline, arch_for, magnitude, region_elements
 from r3llvm.runner.cuda import CudaRunner
 from r3llvm.runner.protocol import Binary
+from r3llvm.search import Evaluator, Proposal, Settings, Strategy, Tuner, begin, best_trial
+from r3llvm.search import Subject as SearchSubject
+from r3llvm.space import BASELINE as SPACE_BASELINE
+from r3llvm.space import Candidate
 from tests.recording.fake import BASE, FakeRecording
 
 DOUBLES = "f32(0)[:] = 2 * f32(1)"
@@ -287,6 +294,59 @@ def test_nothing_is_left_running(opened: Open, recording: Recording, tmp_path: P
         runner.run(artifact(DOUBLES), recording.launches()[0])
         workers = [runner._workers._current, runner._workers._standby]
     assert not any(worker and worker.alive for worker in workers)
+    with pytest.raises(R3Error, match="given back"):
+        runner.run(artifact(DOUBLES), recording.launches()[0])
+
+
+class Kernels:
+    """A builder whose candidates' pipelines are kernels."""
+
+    def compile(self, candidate: Candidate) -> Artifact:
+        kernel = BASELINE if candidate == SPACE_BASELINE else candidate.pipeline
+        return Artifact(candidate.id, BuildStatus.OK, ptx=kernel.encode(), ptx_hash=content_hash(kernel.encode()))
+
+    def assemble(self, artifact: Artifact, candidate: Candidate) -> Artifact:
+        return replace(artifact, cubin=artifact.ptx)
+
+
+class Listed(Strategy):
+    name = "listed"
+
+    def __init__(self, kernels: Sequence[str]) -> None:
+        self._kernels = list(kernels)
+        self.told: list[float | None] = []
+
+    def ask(self) -> Proposal | None:
+        return Proposal(Candidate(pipeline=self._kernels.pop(0))) if self._kernels else None
+
+    def tell(self, proposal: Proposal, loss: float | None) -> None:
+        self.told.append(loss)
+
+
+def test_a_search(opened: Open, recording: Recording, tmp_path: Path) -> None:
+    """Threads build; faults, mismatches and good candidates come in any order; the best is confirmed."""
+    good = [f"{DOUBLES}; seconds = {number}e-6" for number in (8, 5, 9, 12)]
+    bad = ["fault(700)", "pass", "os._exit(1)", "fault(1, False)", "f32(0)[:] = 0"]
+    kernels = [*good[:2], *bad[:3], *good[2:], *bad[3:]]
+    subject = SearchSubject("r" * 32, "k", (0, 5), "Scripted GPU", "22.1.8", {"cache": "cold", "tolerance": "auto"})
+    session, _ = begin(subject, Settings(budget=len(kernels), strategy="random"), 3)
+    runner = opened()
+    evaluator = Evaluator(Kernels(), runner, recording.launches())
+    with Database(tmp_path / "trials.sqlite", create=True) as database:
+        tuner = Tuner(database, session, Listed(kernels), evaluator)
+        trials = tuner.run()
+        best = best_trial(trials)
+        assert best is not None
+        confirmation = tuner.confirm(best)
+    found = {trial.candidate["pipeline"]: trial for trial in trials if trial.number}
+    for kernel, seconds in zip(good, (8e-6, 5e-6, 9e-6, 12e-6), strict=True):
+        assert found[kernel].costs == pytest.approx([seconds] * 2)
+        assert found[kernel].loss == pytest.approx(seconds / 10e-6)
+    assert [found[kernel].status for kernel in bad] == [
+        *("illegal_address", "mismatch", "crash", "invalid_launch", "mismatch")
+    ]
+    assert (session.unit, best.candidate["pipeline"]) == ("s", good[1])
+    assert (confirmation.reproduced, confirmation.speedup) == (True, pytest.approx(2.0))
 
 
 @pytest.mark.parametrize(
