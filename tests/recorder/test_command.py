@@ -17,7 +17,6 @@ from r3llvm.toolchain import find_clang
 from tests.fakecuda import HERE, ROOT
 from tests.recorder.conftest import Applications
 
-_RECORD = (sys.executable, "-m", "r3llvm", "record", "--device", "cuda")
 _FRONT_END = (
     *("-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_75", "-nocudainc", "-nocudalib", "-std=c++20", "-O3"),
     *("-Xclang", "-disable-llvm-passes", "-Wno-unknown-cuda-version", f"-I{ROOT / 'csrc'}", "-emit-llvm", "-c"),
@@ -32,9 +31,15 @@ class Command:
         self.store = Store(folder / "store")
 
     def __call__(self, application: str, *options: object) -> tuple[int, str, str]:
+        return self.r3llvm(
+            *("record", "--device", "cuda", "--store", self.store.root, *options),
+            *("--", self.applications.unlinked, application),
+        )
+
+    def r3llvm(self, *arguments: object) -> tuple[int, str, str]:
         fake = self.applications.fakecuda
         done = subprocess.run(
-            [*_RECORD, "--store", self.store.root, *map(str, options), "--", self.applications.unlinked, application],
+            [sys.executable, "-m", "r3llvm", *map(str, arguments)],
             cwd=self.folder,
             env={
                 **os.environ,
@@ -102,6 +107,9 @@ def test_a_wrapped_kernel_comes_with_its_module(command: Command) -> None:
     assert command("variables", "-o", "variables")[0] == 0
     named = {region.name for launch in command.recording("variables").manifest.launches for region in launch.regions}
     assert named == {"", "counter", "table"}
+    status, out, err = command.r3llvm("replay", "--device", "host", "variables")
+    assert (status, err) == (0, "")
+    assert "3 of 3 launches replayed with every recorded byte equal" in out
 
 
 def test_the_hottest_kernel_is_measured_then_recorded(command: Command) -> None:
