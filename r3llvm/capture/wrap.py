@@ -129,6 +129,8 @@ class Wrap:
             objects = [(module, unit_name_of(source, names)) for module, source in own]
             libraries: list[tuple[str, str]] = []
             for path in command.linked_files:
+                if path.name == "libcudadevrt.a":  # CMake names it always; only kernels that launch kernels call it
+                    continue
                 for device_unit in units_of(path, tools):
                     module = self.store.image(device_unit.image)
                     if module is None:
