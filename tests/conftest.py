@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,12 @@ def fakecuda(request: pytest.FixtureRequest) -> stand_in.FakeCuda:
     for source in stand_in.sources():
         digest.update(source.read_bytes())
     assert request.config.cache
-    folder = Path(request.config.cache.mkdir(f"fakecuda-{digest.hexdigest()}"))
-    if not (folder / "complete").exists():
-        stand_in.build_fakecuda(folder, toolkit.root / "include", clang)
-        (folder / "complete").touch()
+    folder = Path(request.config.cache.mkdir("fakecuda")) / digest.hexdigest()
+    if not folder.exists():
+        unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+        stand_in.build_fakecuda(unfinished, toolkit.root / "include", clang)
+        try:
+            unfinished.rename(folder)
+        except OSError:  # another session was faster
+            shutil.rmtree(unfinished)
     return stand_in.FakeCuda(folder)

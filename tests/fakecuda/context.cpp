@@ -446,6 +446,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) {
   return in_context([&](Context&) { context_of(peer); });
 }
 
+R3_EXPORT CUresult cuProfilerInitialize(const char*, const char*, int) { return CUDA_ERROR_NOT_SUPPORTED; }
+
 R3_EXPORT CUresult cuProfilerStart() {
   return in_context([](Context&) {});
 }

@@ -329,7 +329,8 @@ std::shared_ptr<const Image> read_image(const void* data) {
   if (magic == fat_magic) return std::make_shared<Image>(read_fat_binary(bytes));
   if (std::memcmp(data, ELFMAG, SELFMAG) == 0) return std::make_shared<Image>(read_cubin(bytes));
   const std::string_view text = static_cast<const char*>(data);
-  require(std::ranges::all_of(text.substr(0, 64), [](unsigned char c) { return c < 128; }), CUDA_ERROR_INVALID_IMAGE);
+  require(std::ranges::all_of(text.substr(0, 64), [](unsigned char c) { return std::isprint(c) || std::isspace(c); }),
+          CUDA_ERROR_INVALID_IMAGE);
   return std::make_shared<Image>(Parser(text).parse());
 }
 

@@ -241,6 +241,13 @@ CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig) {
   return in_context([&](Context& context) { function_of(handle, context, false); });
 }
 
+CUresult cuFuncSetBlockShape(CUfunction handle, int x, int y, int z) {  // PyCUDA says it before cuLaunchKernel
+  return in_context([&](Context& context) {
+    function_of(handle, context, false);
+    require(x > 0 && y > 0 && z > 0, CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* loaded, CUfunction handle) {
   return in_context([&](Context& context) {
     function_of(handle, context, false);
