@@ -219,6 +219,7 @@ CUresult Recorder::launch(const Launch& launch, const std::function<CUresult()>&
       if (!recordable(launch.stream)) {
         // left alone
       } else if (profile_) {
+        kernel->load();
         wanted = true;
       } else if (own()) {
         if (!kernel->unknown.empty()) throw Refusal(kernel->unknown);

@@ -88,6 +88,12 @@ std::shared_ptr<const Image> Kernel::image() const {
   return image_;
 }
 
+void Kernel::load() const {
+  if (loaded_.exchange(true)) return;
+  int registers = 0;
+  if (const CUfunction found = function()) driver().cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, found);
+}
+
 CUfunction Kernel::function() const {
   if (!library) return handle;
   CUfunction found = nullptr;

@@ -1,5 +1,6 @@
 // What is known of a kernel that the application launches.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -32,6 +33,7 @@ struct Kernel {
   Launches* launches = nullptr;  // those of all kernels of this name
 
   std::shared_ptr<const Image> image() const;  // null: loaded out of our sight
+  void load() const;            // the driver loads code when it is first launched, unless it is asked about it before
   CUfunction function() const;  // the handle that attributes can be asked of, in the current context; null: none
 
   // The arguments of a launch, as the device gets them. Nothing: the driver will refuse this launch.
@@ -40,6 +42,7 @@ struct Kernel {
  private:
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Image> image_;
+  mutable std::atomic<bool> loaded_{false};
 };
 
 // By handle. Thread-safe.
