@@ -10,23 +10,14 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from r3llvm.capture.toolkit import find_toolkit
-from r3llvm.toolchain import find_clang
 from tests.fakecuda import ROOT, FakeCuda
-from tests.recorder.conftest import PROGRAMS, Applications
-
-
-def compile(source: str, output: Path, *options: str) -> Path:
-    toolkit, clang = find_toolkit(), find_clang()
-    assert toolkit and clang  # the fixture `fakecuda` has seen to it
-    include = ["-isystem", toolkit.root / "include"]
-    subprocess.run([clang, "-std=c++20", *include, PROGRAMS / source, "-o", output, *options], check=True)
-    return output
+from tests.recorder.building import build
+from tests.recorder.conftest import Applications
 
 
 @pytest.fixture(scope="module")
 def names(fakecuda: FakeCuda, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile("names.cpp", tmp_path_factory.mktemp("names") / "names")
+    return build("names.cpp", tmp_path_factory.mktemp("names") / "names")
 
 
 @pytest.fixture
@@ -82,7 +73,7 @@ def test_only_the_drivers_functions_are_replaced(
 def test_beside_another_preloaded_library(
     applications: Applications, tmp_path: Path, recording: dict[str, str], first: bool
 ) -> None:
-    wrapper = compile("wrapper.cpp", tmp_path / "libwrapper.so", "-shared", "-fPIC")
+    wrapper = build("wrapper.cpp", tmp_path / "libwrapper.so", "-shared", "-fPIC")
     both = [str(wrapper), str(applications.library)]
     plain = applications.run("saxpy", reach="linked")
     preloaded = ":".join(both if first else reversed(both))
