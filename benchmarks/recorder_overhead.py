@@ -117,12 +117,13 @@ class _Overhead:
         known = self._folder.program("copied_launch")
         program = known.model_copy(update={"command": (known.command[0], str(size)), "launches": "0,1"})
         figures: list[dict[str, float]] = []
+        plain = self._run(program, {})[0]
         for repeat in range(REPEATS):
             where = self._scratch / f"copies-{size}-{repeat}"
             where.mkdir()
             recording = where / "recording"
             done = self._folder.record(program, where, recording, RUN_SECONDS, "--kernels", "touch")
-            figures.append(json.loads(done.check("record").splitlines()[-1]))
+            figures.append({**json.loads(done.check("record").splitlines()[-1]), "record_seconds": done.seconds})
             recorded = json.loads((recording / "manifest.json").read_text())["launches"]
             if len(recorded) != 2:
                 raise RowFailed(f"{len(recorded)} launches were recorded, not 2: {done.error[-300:]}")
@@ -133,5 +134,6 @@ class _Overhead:
             "mib": size,
             "ratio": [one["launch_ms"] / one["pageable_ms"] for one in figures],
             "ratio_pinned": [one["launch_ms"] / one["pinned_ms"] for one in figures],
+            "plain_seconds": plain,
             "runs": figures,
         }

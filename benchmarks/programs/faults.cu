@@ -59,7 +59,7 @@ extern "C" __global__ void BOUNDS target(const float* in, float* out, int n) {
   if (i == 0) out[n + 1] = 3.0f;
 #elif VARIANT == ILLEGAL_ADDRESS
   if (i < n) out[i] = step(in[i]);
-  if (i == n / 2) *reinterpret_cast<volatile float*>(0x10000000000ull + 4096) = 1.0f;
+  if (i == n / 2) out[1ull << 36] = 1.0f;
 #elif VARIANT == MISALIGNED
   if (i < n) out[i] = step(in[i]);
   if (i == n / 2) *reinterpret_cast<volatile float*>(reinterpret_cast<char*>(out) + 1) = 1.0f;

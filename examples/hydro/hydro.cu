@@ -195,10 +195,10 @@ struct Gas {
   }
 
   double energy() const {
-    double sum = 0;
+    long double sum = 0;  // of very many small ones and a few large ones
     for (int i = 0; i < elements(); ++i) sum += element_masses[i] * energies[i];
     for (int i = 0; i < nodes(); ++i) sum += 0.5 * node_masses[i] * dot(velocities[i], velocities[i]);
-    return sum;
+    return static_cast<double>(sum);
   }
 
   int elements() const { return static_cast<int>(element_masses.size()); }

@@ -84,6 +84,6 @@ int main(int argc, char** argv) {
   verdict.expect("a", example::relative_error(a.to_host(), expected_a), tolerance);
   verdict.expect("b", example::relative_error(b.to_host(), expected_b), tolerance);
   verdict.expect("c", example::relative_error(c.to_host(), expected_c), tolerance);
-  verdict.expect("dot", static_cast<double>(std::fabs(got - sum) / sum), 1e-12);
+  verdict.expect("dot", static_cast<double>(std::fabs(got - sum) / sum), 1e-12 + 2 * tolerance);
   return verdict.report();
 }
