@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <stdexcept>
 #include <utility>
 
@@ -164,22 +165,51 @@ void Arena::keep(const std::vector<Range>& ranges) {
 }
 
 Staging::Staging(CUstream stream) : stream_(stream), pinned_(n_slots * slot_bytes), free_(n_slots), used_(n_slots) {
+  check(driver().cuCtxGetCurrent(&context_), "cuCtxGetCurrent");
   for (const Event& event : free_) event.record(stream);
+}
+
+void Staging::upload_through(std::size_t slot, const Upload& piece) {
+  std::byte* pinned = pinned_.data() + slot * slot_bytes;
+  free_[slot].wait();
+  used_[slot] = std::max(used_[slot], piece.from.size());
+  std::memcpy(pinned, piece.from.data(), piece.from.size());
+  check(driver().cuMemcpyHtoDAsync(piece.to, pinned, piece.from.size(), stream_), "cuMemcpyHtoDAsync");
+  free_[slot].record(stream_);
 }
 
 void Staging::upload(CUdeviceptr to, std::span<const std::byte> from) {
   while (!from.empty()) {
     const auto piece = from.first(std::min(slot_bytes, from.size()));
-    std::byte* slot = pinned_.data() + next_ * slot_bytes;
-    free_[next_].wait();
-    std::memcpy(slot, piece.data(), piece.size());
-    used_[next_] = std::max(used_[next_], piece.size());
-    check(driver().cuMemcpyHtoDAsync(to, slot, piece.size(), stream_), "cuMemcpyHtoDAsync");
-    free_[next_].record(stream_);
+    upload_through(next_, {to, piece});
     next_ = (next_ + 1) % n_slots;
     to += piece.size();
     from = from.subspan(piece.size());
   }
+}
+
+void Staging::upload(const std::vector<Upload>& pieces) {
+  std::vector<Upload> small;  // that fit a slot
+  std::size_t bytes = 0;
+  for (Upload piece : pieces) {
+    bytes += piece.from.size();
+    for (; piece.from.size() > slot_bytes; piece = {piece.to + slot_bytes, piece.from.subspan(slot_bytes)})
+      small.push_back({piece.to, piece.from.first(slot_bytes)});
+    if (!piece.from.empty()) small.push_back(piece);
+  }
+  if (bytes < n_slots * slot_bytes) {
+    for (const Upload& piece : small) upload(piece.to, piece.from);
+    return;
+  }
+  std::vector<std::future<void>> threads;
+  for (std::size_t thread = 0; thread < n_threads; ++thread) {
+    threads.push_back(std::async(std::launch::async, [&, thread] {
+      check(driver().cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+      std::size_t n = 0;
+      for (std::size_t i = thread; i < small.size(); i += n_threads) upload_through(2 * thread + n++ % 2, small[i]);
+    }));
+  }
+  for (auto& thread : threads) thread.get();
 }
 
 void Staging::download(std::span<std::byte> to, CUdeviceptr from) {

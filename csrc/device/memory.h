@@ -93,18 +93,27 @@ class Arena {
   std::map<std::uint64_t, std::uint64_t> mapped_;  // base → size, as cuMemMap was called
 };
 
+struct Upload {
+  CUdeviceptr to;
+  std::span<const std::byte> from;
+};
+
 // Copies of pageable memory in stream order, through pinned buffers. What the host reads or writes is free again when a
 // call returns.
 class Staging {
  public:
-  explicit Staging(CUstream stream);
+  explicit Staging(CUstream stream);  // in the current context
   void upload(CUdeviceptr to, std::span<const std::byte> from);
+  void upload(const std::vector<Upload>& pieces);  // by several threads when it is much
   void download(std::span<std::byte> to, CUdeviceptr from);
   void clear();  // waits, and overwrites what the pinned memory still holds
 
  private:
-  static constexpr std::size_t slot_bytes = 1 << 20, n_slots = 8;
+  static constexpr std::size_t slot_bytes = 1 << 20, n_slots = 8, n_threads = 4;  // each thread has two slots
 
+  void upload_through(std::size_t slot, const Upload& piece);
+
+  CUcontext context_ = nullptr;
   CUstream stream_;
   PinnedBuffer pinned_;
   std::vector<Event> free_;        // by slot: its last copy

@@ -436,7 +436,9 @@ ComparisonResult Replay::compare(const std::vector<Tolerance>& tolerances) {
   const std::vector<Batch> variable_batches = batches(true);
   for (const auto* some : {static_cast<const std::vector<Batch>*>(&memory_batches_), &variable_batches}) {
     for (const Batch& batch : *some) {
-      for (const Piece& piece : batch.pieces) device_->staging.upload(scratch_ + piece.at, *piece.bytes);
+      std::vector<Upload> uploads;
+      for (const Piece& piece : batch.pieces) uploads.push_back({scratch_ + piece.at, *piece.bytes});
+      device_->staging.upload(uploads);
       CUdeviceptr tiles = batch.table.tiles.address(), tolerance = bounds, result = results;
       std::uint64_t n = batch.table.n, shift = batch.table.shift;
       void* arguments[] = {&tiles, &n, &shift, &tolerance, &result};
