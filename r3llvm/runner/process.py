@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import IO
@@ -21,6 +22,7 @@ Command = Callable[[int], Sequence[str]]
 
 _START_SECONDS = 120.0  # a driver that has to wake up a GPU takes several
 _END_SECONDS = 10.0
+_MUCH_MEMORY = 32 << 30  # bytes
 
 
 class WorkerDied(Exception):
@@ -141,12 +143,14 @@ class Worker:
 
 
 class Workers:
-    """The worker in use, and another that is started ahead, so that it can be replaced at once."""
+    """The worker in use, and others that are started ahead, so that it can be replaced at once: one, or two where the
+    GPU has memory to spare for another context.
+    """
 
     def __init__(self, command: Command) -> None:
         self._command = command
         self._current: Worker | None = None
-        self._standby: Worker | None = None
+        self._ahead: deque[Worker] = deque()
         self._closed = False
 
     def current(self) -> Worker:
@@ -157,31 +161,33 @@ class Workers:
         return self._current
 
     def replace(self) -> Worker:
-        """Ends the current one and puts the one in reserve in its place."""
+        """Ends the current one and puts the next in its place. R3Error: none can be had."""
         if self._closed:  # a thread that was building when the runner was closed
             raise R3Error("the GPU was given back")
         if self._current:
             self._current.kill()
-        self._current = self._ready()
-        self._standby = Worker(self._command)
+        self._current = self._next()
+        wanted = 2 if self._current.hello().memory_bytes >= _MUCH_MEMORY else 1
+        while len(self._ahead) < wanted:
+            self._ahead.append(Worker(self._command))
         return self._current
 
     def close(self) -> None:
         self._closed = True
-        if self._standby:
-            self._standby.kill()
+        while self._ahead:
+            self._ahead.pop().kill()
         if self._current:
             self._current.stop()
-        self._current = self._standby = None
+            self._current = None
 
-    def _ready(self) -> Worker:
-        standby, self._standby = self._standby, None
-        if standby:
+    def _next(self) -> Worker:
+        while self._ahead:
+            worker = self._ahead.popleft()
             try:
-                standby.hello()
-                return standby
+                worker.hello()
+                return worker
             except R3Error:  # such as on a GPU that takes one process at a time
-                standby.kill()
+                worker.kill()
         worker = Worker(self._command)
         try:
             worker.hello()

@@ -292,8 +292,9 @@ def test_an_artifact_that_was_not_built_is_a_callers_error(opened: Open, recordi
 def test_nothing_is_left_running(opened: Open, recording: Recording, tmp_path: Path) -> None:
     with opened() as runner:
         runner.run(artifact(DOUBLES), recording.launches()[0])
-        workers = [runner._workers._current, runner._workers._standby]
-    assert not any(worker and worker.alive for worker in workers)
+        workers = [runner._workers.current(), *runner._workers._ahead]
+    assert len(workers) == 2
+    assert not any(worker.alive for worker in workers)
     with pytest.raises(R3Error, match="given back"):
         runner.run(artifact(DOUBLES), recording.launches()[0])
 

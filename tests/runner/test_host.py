@@ -14,6 +14,7 @@ import r3llvm
 from r3llvm.builder.artifact import Artifact, BuildStatus, Resources
 from r3llvm.errors import R3Error
 from r3llvm.recording import Launch, Recording
+from r3llvm.recording.manifest import Attribute, Relocation
 from r3llvm.runner import Difference, RunStatus
 from r3llvm.runner.host import HostRunner
 from tests.recording.fake import BASE, small_recording
@@ -126,3 +127,35 @@ def test_a_damaged_recording_is_told_in_one_line(recording: Recording, install: 
     with pytest.raises(R3Error, match="damaged"):
         HostRunner(recording).run(ARTIFACT, recording.launches()[0])
     assert native.asked == []
+
+
+def test_a_gpus_variables_are_moved_into_the_arena(recording: Recording, install: Any) -> None:
+    """Where the GPU had them, this process may have something else."""
+    native = install(Native())
+    launch = recording.launches()[1]
+    variable = launch.regions[1].model_copy(update={"base": 0x7F0000000200})
+    moved = launch.model_copy(
+        update={
+            "regions": (launch.regions[0], variable),
+            "arguments": (BASE.to_bytes(8, "little") + (0x7F0000000202).to_bytes(8, "little")).hex(),
+            "relocations": (Relocation(offset=8, variable="counter", addend=2),),
+        }
+    )
+    measurement = HostRunner(recording).run(ARTIFACT, moved)
+    assert measurement.status is RunStatus.OK
+    [asked] = native.asked
+    assert asked["regions"][0] == (BASE, 307200, "")
+    base, size, name = asked["regions"][1]
+    assert (size, name) == (4, "counter")
+    assert BASE < base < BASE + (1 << 40)
+    assert asked["arguments"] == BASE.to_bytes(8, "little") + (base + 2).to_bytes(8, "little")
+    assert any(address <= base < address + length for address, length, _ in asked["spans"])
+
+
+def test_clusters_are_refused_by_name(recording: Recording, install: Any) -> None:
+    native = install(Native())
+    attributes = (Attribute(id=4, value="02" + "00" * 63),)
+    launch = recording.launches()[0].model_copy(update={"attributes": attributes})
+    measurement = HostRunner(recording).run(ARTIFACT, launch)
+    assert (measurement.status, native.asked) == (RunStatus.UNSUPPORTED, [])
+    assert "thread block clusters" in measurement.message
