@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -31,6 +32,7 @@ ToleranceMode = Literal["auto", "exact"]
 
 REPLAYS = 3  # of the baseline, to see whether it agrees with itself
 ANY_ORDER_ULPS = 16  # that a sum in no fixed order is taken to spread by, at least: the runs may agree by chance
+POISON_SECONDS = 60.0  # that finding what can be poisoned may take; of a launch of many regions the rest is left
 MARGIN = 4  # a tolerance is this often the spread that was seen
 # All ones are a NaN to every floating-point type: whatever is computed from it shows.
 PATTERNS = (0xFF, 0xA5)
@@ -249,8 +251,11 @@ class Calibrator:
         with the value that was there, the others, up to one whose loss the kernel does not survive.
         """
         held: list[Poisoning] = []
+        started = time.monotonic()
         regions = sorted(range(len(changed)), key=lambda region: changed[region] == 0)
         for region in regions:
+            if time.monotonic() - started > POISON_SECONDS:
+                break
             wheres: Iterable[Literal["written", "changed"]] = (
                 ("written", "changed") if changed[region] else ("written",)
             )
