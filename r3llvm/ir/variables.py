@@ -15,6 +15,7 @@ _NAME = re.compile(r'@(?:"([^"]*)"|([-\w$.]+))')
 _TEXTURE_CALL = re.compile(r"llvm\.nvvm\.(tex|tld4|suld|sust|sured|txq|suq)\.")
 _TEXTURE_ASM = re.compile(r'\basm [\w ]*"[^"]*\b(tex|tld4|suld|sust|sured|txq|suq)\.')
 _HEAP = re.compile(r"(malloc|free|_Zn[wa]\w*|_Zd[la]\w*)$")  # the latter: operators new and delete
+_POINTER_CALL = re.compile(r'\b(?:call|invoke) [^\n@"]*%[-\w$.]+\(')
 _DEVICE_LAUNCH = re.compile(r"(__)?cuda(CDP2)?(LaunchDevice|GetParameterBuffer)")
 
 
@@ -32,11 +33,13 @@ class Reach:
     """What a kernel reaches through calls and initialisers.
 
     own_variables: names of the variables, of those that `device_variables` lists, that only the translation unit sees:
-    compilers do not agree on how to call them. obstacle: why its launches cannot be replayed faithfully on a GPU; ""
-    when they can.
+    compilers do not agree on how to call them.
+    calls_pointers: it calls functions through pointers.
+    obstacle: why its launches cannot be replayed faithfully on a GPU; "" when they can.
     """
 
     own_variables: tuple[str, ...]
+    calls_pointers: bool
     obstacle: str
 
 
@@ -67,6 +70,7 @@ class _Module:
         names = dict.fromkeys(self._reached(kernel))
         return Reach(
             own_variables=tuple(name for name in self.state if name in names and self._is_own(name)),
+            calls_pointers=any(_POINTER_CALL.search(self.text[name]) for name in names),
             obstacle=next((reason for name in names for reason in self._obstacles(name)), ""),
         )
 

@@ -88,12 +88,15 @@ def _checked(launch: Launch, kernel: str, module: _Module) -> Launch:
         Parameter(offset=slot.offset, size=slot.size, alignment=slot.alignment, kind=slot.kind)
         for slot in module.layouts[kernel]
     )
+    reached = module.reaches[kernel]
     recorded = {region.name for region in launch.regions if region.kind == "variable"}
     warnings = [
         f"its variable {name} was not found in the program, so its value is not recorded"
-        for name in module.reaches[kernel].own_variables
+        for name in reached.own_variables
         if name not in recorded
     ]
+    if reached.calls_pointers:
+        warnings.append("it calls functions through pointers; one that memory holds means nothing in a replay")
     changes: dict[str, object] = {"parameters": parameters, "warnings": (*launch.warnings, *warnings)}
     if kernel != launch.kernel:
         changes |= {"kernel": kernel, "image_kernel": launch.kernel}

@@ -67,6 +67,22 @@ define ptx_kernel void @surface_assembly(i64 %t) {
   call void asm sideeffect "{ @p sust.b.1d.b32.trap [$0, {0}], {0}; }", "l"(i64 %t)
   ret void
 }
+define float @through(ptr %f) {
+  %y = call contract noundef float %f(ptr %f, float 1.0)
+  ret float %y
+}
+define ptx_kernel void @virtual_call(ptr %p) {
+  %f = load ptr, ptr %p
+  %y = call float @through(ptr %f)
+  ret void
+}
+%pair = type { i32, i32 }
+declare %pair @takes(ptr, float)
+define ptx_kernel void @direct_call(ptr %p) {
+  %y = call %pair @takes(ptr %p, float 1.0)
+  call void asm sideeffect "bar.sync %0(;", "r"(i32 1)
+  ret void
+}
 define ptx_kernel void @calls_table() {
   %f = load ptr, ptr addrspace(1) @functions
   ret void
@@ -108,4 +124,13 @@ def test_what_no_recording_can_hold_is_named(kernel: str, reason: str) -> None:
 
 
 def test_everything_else_is_no_obstacle() -> None:
-    assert reach(assemble(TEXT), ["plain", "missing"]) == {"plain": Reach(("constant", "_ZL6hidden"), "")}
+    assert reach(assemble(TEXT), ["plain", "missing"]) == {"plain": Reach(("constant", "_ZL6hidden"), False, "")}
+
+
+def test_calls_through_pointers() -> None:
+    found = reach(assemble(TEXT), ["plain", "virtual_call", "direct_call"])
+    assert {name: kernel.calls_pointers for name, kernel in found.items()} == {
+        "plain": False,
+        "virtual_call": True,
+        "direct_call": False,
+    }

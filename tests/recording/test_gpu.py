@@ -33,6 +33,8 @@ define ptx_kernel void @_Z5countPi(ptr byval(%pair) align 4 %p) {
   ret void
 }
 define ptx_kernel void @_ZN12_GLOBAL__N_14tinyEPi(ptr %p) {
+  %f = load ptr, ptr %p
+  call void %f()
   ret void
 }
 define ptx_kernel void @allocates(ptr %p) {
@@ -190,6 +192,7 @@ def test_a_kernel_keeps_the_name_that_nvcc_gave_it_in_the_image(application: App
     recording = application.record(device="cuda")
     tiny, count = recording.manifest.launches
     assert (tiny.kernel, tiny.name_in_image, tiny.module) == ("_ZN12_GLOBAL__N_14tinyEPi", name, application.module)
+    assert tiny.warnings == ("it calls functions through pointers; one that memory holds means nothing in a replay",)
     assert (count.kernel, count.name_in_image, count.image_kernel) == ("_Z5countPi", "_Z5countPi", "")
 
 
