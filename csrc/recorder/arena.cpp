@@ -1,10 +1,12 @@
 #include "recorder/arena.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "recorder/capturing.h"
 #include "recorder/context.h"
@@ -136,6 +138,9 @@ struct DeviceArena::State {
   };
 
   mutable std::mutex mutex;
+  unsigned keepers = 0;                                       // KeepMapped
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> kept;  // to be unmapped after the last
+  std::condition_variable none_kept;
   bool tried = false, usable = false;
   Gaps addresses;
   std::map<CUdevice, Device> devices;
@@ -241,6 +246,10 @@ struct DeviceArena::State {
   }
 
   void decommit(std::uint64_t base, std::uint64_t length) {
+    if (keepers != 0) {
+      kept.emplace_back(base, length);
+      return;
+    }
     chunks.erase(base);
     const CUresult code = driver().cuMemUnmap(base, length);
     if (code == CUDA_SUCCESS) {
@@ -530,7 +539,8 @@ void DeviceArena::mapped(CUdeviceptr address, std::uint64_t size) {
 }
 
 void DeviceArena::unmapped(CUdeviceptr address, std::uint64_t size) {
-  const std::lock_guard lock(state_->mutex);
+  std::unique_lock lock(state_->mutex);
+  state_->none_kept.wait(lock, [this] { return state_->keepers == 0; });
   auto at = state_->live.lower_bound(address);
   while (at != state_->live.end() && at->first < address + size) {
     at = at->second.kind == State::Kind::application ? state_->live.erase(at) : std::next(at);
@@ -563,6 +573,20 @@ std::uint64_t DeviceArena::idle(CUdevice device) const {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->devices.find(device);
   return found == state_->devices.end() ? 0 : found->second.empty;
+}
+
+KeepMapped::KeepMapped() {
+  const std::lock_guard lock(arena().state_->mutex);
+  ++arena().state_->keepers;
+}
+
+KeepMapped::~KeepMapped() {
+  DeviceArena::State& state = *arena().state_;
+  const std::lock_guard lock(state.mutex);
+  if (--state.keepers != 0) return;
+  const Relaxed relaxed;
+  for (const auto& [base, length] : std::exchange(state.kept, {})) state.decommit(base, length);
+  state.none_kept.notify_all();
 }
 
 DeviceArena& arena() {

@@ -56,7 +56,7 @@ class DeviceArena {
   CUresult reserve(std::uint64_t size, std::uint64_t alignment, CUdeviceptr* address);
   bool unreserve(CUdeviceptr address, std::uint64_t size);  // false: no such reservation, or something is mapped there
   void mapped(CUdeviceptr address, std::uint64_t size);     // from now on live, as one allocation a call
-  void unmapped(CUdeviceptr address, std::uint64_t size);
+  void unmapped(CUdeviceptr address, std::uint64_t size);   // about to be
 
   std::optional<Allocation> find(CUdeviceptr address) const;  // the live allocation that contains it
   std::optional<Served> block(CUdeviceptr address) const;     // likewise
@@ -65,8 +65,19 @@ class DeviceArena {
   static bool owns(CUdeviceptr address) { return address - arena_base < arena_size; }
 
  private:
+  friend class KeepMapped;
   struct State;
   State* state_;
+};
+
+// While one lives, nothing in the arena is unmapped: what other threads free stays readable, and what they unmap
+// themselves waits.
+class KeepMapped {
+ public:
+  KeepMapped();
+  ~KeepMapped();
+  KeepMapped(const KeepMapped&) = delete;
+  KeepMapped& operator=(const KeepMapped&) = delete;
 };
 
 DeviceArena& arena();  // the process's; never destroyed, for applications free memory in their exit handlers

@@ -252,6 +252,7 @@ CUresult Recorder::alone(const Launch& launch, const Kernel& kernel, std::uint64
                          std::vector<std::byte> arguments, std::vector<AttributeRecord> attributes,
                          const std::function<CUresult()>& real) {
   const Turnstile::Alone alone(turnstile_);
+  const KeepMapped readable;
   std::unique_ptr<Snapshots> snapshots;
   try {
     const Inside here;
