@@ -280,8 +280,15 @@ std::unique_ptr<Snapshots> Recorder::before(const Launch& launch, const Kernel& 
   const auto image = kernel.image();
   if (!image) throw Refusal("its module was unloaded");
   Context& context = current_context();
-  const std::vector<Variable> variables = variables_of(kernel.handle, *image);
-  Reached reached = reach(context, arguments, variables, settings_.all_allocations);
+  std::vector<Variable> variables = variables_of(kernel.handle, *image);
+  const auto managed = std::ranges::stable_partition(
+      variables, [](const Variable& variable) { return find_foreign(variable.base) != ForeignKind::managed; });
+  std::vector<std::string> warnings;
+  for (const Variable& variable : managed) {
+    warnings.push_back("its module has the managed variable " + variable.name + ", which is not recorded");
+  }
+  variables.erase(managed.begin(), managed.end());
+  const Reached reached = reach(context, arguments, variables, settings_.all_allocations);
 
   LaunchRecord record;
   record.kernel = kernel.name;
@@ -297,7 +304,8 @@ std::unique_ptr<Snapshots> Recorder::before(const Launch& launch, const Kernel& 
   record.arguments = std::move(arguments);
   record.attributes = std::move(attributes);
   record.shared_carveout = shared_carveout(kernel);
-  record.warnings = std::move(reached.warnings);
+  record.warnings = std::move(warnings);
+  record.warnings.insert(record.warnings.end(), reached.warnings.begin(), reached.warnings.end());
   std::uint64_t bytes = 0;
   for (const Allocation& allocation : reached.allocations) {
     record.regions.push_back({"allocation", "", allocation.base, allocation.size, {}, {}});

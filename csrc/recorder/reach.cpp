@@ -145,12 +145,19 @@ class Search {
     for (std::size_t i = 0; i < live_.size(); ++i) add(i);
   }
 
-  // `words` are more memory to look through, `others` a second table to look into.
-  std::vector<Allocation> run(std::span<const Allocation> words, const Table& others) {
-    for (const Allocation& range : words) scan(range, others);
+  void follow_words(std::span<const Allocation> memory) {
+    for (const Allocation& range : memory) table_.scan(range.base, range.size);
+  }
+
+  // What was found and all that it leads to, which is looked up in a second table, too.
+  std::vector<Allocation> run(const Table& others) {
     std::vector<Allocation> found;
     do {
-      for (; done_ < todo_.size(); ++done_) scan(live_[todo_[done_]], others);
+      for (; done_ < todo_.size(); ++done_) {
+        const Allocation& next = live_[todo_[done_]];
+        table_.scan(next.base, next.size);
+        others.scan(next.base, next.size);
+      }
       const auto flags = table_.found();
       for (std::size_t i = 0; i < flags.size(); ++i) {
         if (flags[i]) add(i);
@@ -168,11 +175,6 @@ class Search {
     check_readable(context_, live_[index]);
     seen_[index] = true;
     todo_.push_back(index);
-  }
-
-  void scan(const Allocation& range, const Table& others) {
-    table_.scan(range.base, range.size);
-    others.scan(range.base, range.size);
   }
 
   const Context& context_;
@@ -206,27 +208,30 @@ Reached reach(const Context& context, std::span<const std::byte> arguments, std:
   const std::vector<Other> others = others_of(variables);
   std::vector<Allocation> ranges;
   for (const Other& other : others) ranges.push_back(other.range);
-  const Table other_table(context, ranges, 0);
+  const Table in_memory(context, ranges, 0), in_variables(context, ranges, 0);
   const Copies copies(context, variables);
+  for (const Allocation& range : copies.words()) in_variables.scan(range.base, range.size);
 
   Search search(context, arena().live());
   search.follow(arguments);
   if (all) search.follow_all();
+  search.follow_words(copies.words());
   Reached reached;
-  reached.allocations = search.run(copies.words(), other_table);
+  reached.allocations = search.run(in_memory);
 
-  const auto flags = other_table.found();
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (!flags[i]) continue;
-    if (others[i].variable) {
-      throw Refusal("its memory holds a pointer to the module variable " + others[i].variable->name +
-                    ", whose address a replay cannot have");
+  const auto of_memory = in_memory.found(), of_variables = in_variables.found();
+  const auto warn = [&](const std::string& text) {
+    if (std::ranges::find(reached.warnings, text) == reached.warnings.end()) reached.warnings.push_back(text);
+  };
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const std::string what =
+        others[i].variable ? "the module variable " + others[i].variable->name : std::string(describe(others[i].kind));
+    if (of_memory[i] && others[i].variable) {
+      throw Refusal("its memory holds a pointer to " + what + ", whose address a replay cannot have");
     }
-    std::string warning =
-        std::string("its memory holds a pointer into ") + describe(others[i].kind) + ", which is not recorded";
-    if (std::ranges::find(reached.warnings, warning) == reached.warnings.end()) {
-      reached.warnings.push_back(std::move(warning));
-    }
+    if (of_memory[i]) warn("its memory holds a pointer into " + what + ", which is not recorded");
+    // The kernel need not use that variable: whether it does, its module says.
+    if (of_variables[i]) warn("a module variable holds a pointer to " + what + ", whose address a replay cannot have");
   }
   return reached;
 }
