@@ -22,7 +22,8 @@ _DEVICE_LAUNCH = re.compile(r"(__)?cuda(CDP2)?(LaunchDevice|GetParameterBuffer)"
 def device_variables(bitcode: bytes) -> tuple[str, ...]:
     """The variables that a program or its kernels may change: what a recording has to hold. In the module's order.
 
-    Constants that the compiler made (strings, tables, virtual tables) are loaded with the code and left out.
+    Constants that the compiler made (strings, tables, virtual tables) and libdevice's tables are loaded with the code
+    and left out.
     Raises R3Error when the bytes are no bitcode that LLVM reads.
     """
     return tuple(_Module(bitcode).state)
@@ -114,7 +115,7 @@ def _is_state(name: str, text: str) -> bool:
     match = re.match(r"@.*? = (.*?)\b(global|constant) ", text)
     if match is None or not (_GLOBAL in match[1] or _CONSTANT in match[1]):
         return False
-    if name.startswith("llvm.") or re.search(r"\b(external|extern_weak) ", match[1]):
+    if name.startswith(("llvm.", "__cudart_")) or re.search(r"\b(external|extern_weak) ", match[1]):
         return False
     # A __constant__ variable is constant to kernels only: the program may set it.
     return match[2] == "global" or "externally_initialized" in match[1]

@@ -14,6 +14,7 @@ TEXT = b"""target triple = "nvptx64-nvidia-cuda"
 @constant = internal addrspace(1) global i32 0, align 4
 @"odd name\\22" = internal addrspace(1) global i32 0, align 4
 @_ZL6hidden = addrspace(1) externally_initialized global i32 0, align 4
+@__cudart_i2opi_f = internal addrspace(1) global [2 x i32] [i32 1, i32 2], align 4
 @tile = internal addrspace(3) global [32 x float] undef, align 4
 @elsewhere = external addrspace(1) global i32, align 4
 @.str = private unnamed_addr constant [3 x i8] c"hi\\00", align 1
