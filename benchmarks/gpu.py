@@ -90,6 +90,10 @@ class RowFailed(Exception):
     """This row has no figures; the message says why."""
 
 
+class TimeUp(BaseException):
+    """The benchmark was told to end (SIGTERM): it writes what it has."""
+
+
 @dataclass(frozen=True)
 class Folder:
     """The folder of programs, ready to be run."""
@@ -245,6 +249,7 @@ class Clock:
         self.started = time.monotonic()
         self.limit = float(os.environ.get("R3LLVM_BENCH_SECONDS", _DEFAULT_SECONDS))
         self.only = os.environ.get("R3LLVM_BENCH_ONLY", "")
+        signal.signal(signal.SIGTERM, self._end)
 
     @property
     def seconds(self) -> float:
@@ -253,6 +258,10 @@ class Clock:
     @property
     def left(self) -> float:
         return max(0.0, self.limit - self.seconds)
+
+    def _end(self, *_: object) -> None:
+        self.limit = 0.0
+        raise TimeUp("cut short: the benchmark was told to end")
 
     def say(self, what: str) -> None:
         print(f"[{self.seconds:5.1f} s] {what}", file=sys.stderr, flush=True)
@@ -277,8 +286,8 @@ def guarded(clock: Clock, name: str, make: Callable[[str], Iterable[Row]]) -> li
     """A benchmark goes on whatever happens in one row."""
     try:
         rows = list(make(name))
-    except Exception as error:
-        text = str(error) if isinstance(error, RowFailed) else f"{type(error).__name__}: {error}"
+    except (Exception, TimeUp) as error:
+        text = str(error) if isinstance(error, RowFailed | TimeUp) else f"{type(error).__name__}: {error}"
         rows = [{"program": name, "error": text}]
     for row in rows:
         clock.say(f"{name}: {_short(row)}")
@@ -286,7 +295,14 @@ def guarded(clock: Clock, name: str, make: Callable[[str], Iterable[Row]]) -> li
 
 
 def _short(row: Row) -> str:
-    return json.dumps({key: value for key, value in row.items() if key != "program"}, default=str)[:300]
+    """What fits a line: strings cut, numbers rounded, what is empty left out."""
+    kept = {key: value for key, value in row.items() if key != "program" and value not in (None, [], "")}
+    for key, value in kept.items():
+        if isinstance(value, float):
+            kept[key] = float(f"{value:.4g}")
+        elif isinstance(value, str) and key != "error":
+            kept[key] = value[:60]
+    return json.dumps(kept, default=str)[:600]
 
 
 def this_gpu() -> Gpu:

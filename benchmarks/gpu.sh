@@ -20,7 +20,7 @@ mkdir -p "$results"
 failed=0
 for benchmark in ${BENCHMARKS:-interposition gpu-fidelity gpu-faults recorder-overhead replay-rate}; do
   started=$SECONDS
-  timeout --kill-after=10 "$limit" "${PYTHON:-python3}" -m benchmarks "$benchmark" --device gpu --output "$results" \
+  timeout --kill-after=30 "$limit" "${PYTHON:-python3}" -m benchmarks "$benchmark" --device gpu --output "$results" \
     >"$results/$benchmark.log" 2>&1
   status=$?
   echo "== $benchmark: status $status, $((SECONDS - started)) s"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
 from pathlib import Path
 
-from benchmarks.gpu import Clock, Folder, Row, guarded
+from benchmarks.gpu import Clock, Folder, Row, TimeUp, guarded
 from benchmarks.results import Metric, once
 from r3llvm.builder import Artifact, BuildStatus
 from r3llvm.recording import Launch, Recording
@@ -105,7 +105,11 @@ def _trials(clock: Clock, folder: Folder, scratch: Path, count: int) -> Iterator
                 return
             if number % 20 == 0:
                 clock.say(f"candidate {number} of {count}")
-            yield _trial(runner, artifacts[name], launch, number, name)
+            try:
+                trial = _trial(runner, artifacts[name], launch, number, name)
+            except TimeUp:
+                return
+            yield trial
 
 
 def artifact_of(folder: Folder, name: str) -> Artifact:

@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.gpu import Clock, Folder, Program, Row, RowFailed, l2_bytes, rows_of
+from benchmarks.gpu import Clock, Folder, Program, Row, RowFailed, TimeUp, l2_bytes, rows_of
 from benchmarks.results import Metric, once
 from r3llvm.builder import Builder, BuildStatus
 from r3llvm.errors import R3Error
@@ -62,7 +62,7 @@ def run(device: str) -> tuple[dict[str, Metric], list[Row]]:
                 where = folder.lay(program, place / f"{program.name}.profiled")
                 times[program.name] = folder.launch_times(program, where, RUN_SECONDS)
                 clock.say(f"{program.name}: {sum(map(len, times[program.name].values()))} launches timed")
-            except (RowFailed, R3Error, OSError) as error:
+            except (RowFailed, R3Error, OSError, TimeUp) as error:
                 rows.append({"program": program.name, "error": f"not timed: {error}"})
                 clock.say(f"{program.name}: {error}")
         recorded = {name: pool.submit(_record, folder, programs[name], place) for name in programs}
@@ -71,7 +71,7 @@ def run(device: str) -> tuple[dict[str, Metric], list[Row]]:
         clock.say(f"{len(programs)} programs recorded")
         l2 = l2_bytes()
         rows += rows_of(
-            clock, programs, lambda name: Replays(name, recorded[name].result(), times.get(name, {}), l2).rows()
+            clock, programs, lambda name: Replays(name, recorded[name].result(), times.get(name, {}), l2, clock).rows()
         )
     return metrics(rows), rows
 
@@ -109,6 +109,7 @@ class Replays:
     recording: Recording
     times: Times
     l2: int
+    clock: Clock
 
     def rows(self) -> Iterator[Row]:
         """One a kernel, or a refusal."""
@@ -125,8 +126,10 @@ class Replays:
                     runners[cache] = runner
                 row: Row = {"program": self.program, "kernel": demangle(kernel), "cache": cache}
                 try:
+                    if not self.clock.left:
+                        raise R3Error("left out: the time was up")
                     row |= self._kernel(kernel, launches, runners[cache])
-                except R3Error as error:
+                except (R3Error, TimeUp) as error:
                     row["error"] = str(error)
                 yield row
 

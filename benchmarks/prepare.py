@@ -33,16 +33,17 @@ from tests.foreign import cccl, kernel_tuner, kmcuda, program, pytigre
 ARCH = "sm_90"
 OWN = ROOT / "benchmarks" / "programs"
 
-# Sizes for a GPU: what a kernel touches stays well within half of L2, or is several times L2; launches are many.
+# Sizes for a GPU: what a kernel touches stays within half of L2, or is many times L2, so that what the kernel before it
+# left there hardly matters; launches are several.
 EXAMPLES = {
-    "histogram": "67108864 1056 10",
+    "histogram": "268435456 1056 8",
     "hydro": "96 10",
     "lbm": "2048 1024 6",
-    "lookup": "200000 48 512 20",
+    "lookup": "2000000 48 512 8",
     "nbody": "4096 8",
-    "spmv": "40000 matrix.mtx 20",
+    "spmv": "100000 matrix.mtx 20",
     "stencil": "1024 1024 16 12",
-    "stream": "16777216 20",
+    "stream": "67108864 12",
 }
 # Launches to record: past the start, and the only ones of kernels that are launched once.
 LAUNCHES = {"lbm": "0,3", "nbody": "0,3"} | dict.fromkeys(("hydro", "lookup", "stencil", "stream"), "3")

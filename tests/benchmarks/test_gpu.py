@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +34,14 @@ from r3llvm.runner import RunStatus
 from r3llvm.toolchain import Gpu
 
 ENVIRONMENT = dict(os.environ)
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """A Clock takes SIGTERM."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
@@ -119,6 +129,20 @@ def test_rows_that_fail_and_rows_that_time_forbids(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("R3LLVM_BENCH_SECONDS", "0")
     monkeypatch.setenv("R3LLVM_BENCH_ONLY", "^b")
     assert [*rows_of(Clock(), ["a", "b"], fail)] == [{"program": "b", "error": "left out: the time was up"}]
+
+
+def test_what_there_is_when_it_is_told_to_end() -> None:
+    def make(name: str) -> list[dict[str, Any]]:
+        if name == "b":
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        return [{"program": name}]
+
+    assert [*rows_of(Clock(), ["a", "b", "c"], make)] == [
+        {"program": "a"},
+        {"program": "b", "error": "cut short: the benchmark was told to end"},
+        {"program": "c", "error": "left out: the time was up"},
+    ]
 
 
 def test_names_of_devices() -> None:
