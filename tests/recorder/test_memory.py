@@ -42,6 +42,30 @@ def test_pointers_within_arguments_and_structures(record: Record) -> None:
     np.testing.assert_array_equal(after, expected)
 
 
+def test_chunks_that_do_not_change_are_kept_once(record: Record) -> None:
+    recorded = record("large")
+    launch = recorded.launch("write_only")
+    (data,) = [region for region in launch.regions if region.kind == "allocation"]
+    assert data.size == 1500001 and len(data.prologue) == 6
+    assert words(launch)[0] == data.base + 600000
+    changed = [i for i, (a, b) in enumerate(zip(data.prologue, data.epilogue, strict=True)) if a != b]
+    assert changed == [600000 // 262144]
+    before, after = (np.frombuffer(memory, np.uint8) for memory in (recorded.before(data), recorded.after(data)))
+    expected = (np.arange(1500001) % 251).astype(np.uint8)
+    expected[600000:604000] = 0
+    np.testing.assert_array_equal(before, expected)
+    written = (np.arange(1000, dtype=np.uint64) * 2654435761 + 1).astype(np.uint32)
+    expected[600000:604000] = written.view(np.uint8)
+    np.testing.assert_array_equal(after, expected)
+
+
+def test_memory_of_another_device(record: Record) -> None:
+    recorded = record("peers", FAKECUDA_DEVICES="2")
+    assert len(recorded.launches("write_only")) == 1
+    (reason,) = recorded.reasons("saxpy")
+    assert "another GPU" in reason and not recorded.launches("saxpy")
+
+
 def test_pitched_rows(record: Record) -> None:
     launch = record("pitched").launch("histogram")
     rows = region_at(launch, words(launch)[1])

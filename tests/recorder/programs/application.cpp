@@ -362,13 +362,14 @@ void forks() {
 
 void exits_running() {
   const CUcontext context = start();
+  const CUfunction writes = function("write_only");
   static std::atomic<int> launched = 0;
   for (int t = 0; t < 3; ++t) {
-    std::thread([context] {
+    std::thread([context, writes] {
       cuda().cuCtxSetCurrent(context);
       CUdeviceptr out = 0;
       if (cuda().cuMemAlloc(&out, n * 4) != CUDA_SUCCESS) return;
-      while (try_launch(function("write_only"), nullptr, out, n) == CUDA_SUCCESS) ++launched;
+      while (try_launch(writes, nullptr, out, n) == CUDA_SUCCESS) ++launched;
       for (;;) pause();
     }).detach();
   }
@@ -414,6 +415,54 @@ void refused_launches() {
   OK(cuMemFree(0));
 }
 
+// More than one chunk, of which a kernel that is told an address in the midst of it changes one; an odd end.
+void large() {
+  start();
+  std::vector<unsigned char> bytes(1500001);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i % 251);
+  const CUdeviceptr data = upload(bytes);
+  OK(cuMemsetD32(data + 600000, 0, 1000));
+  launch(function("write_only"), data + 600000, std::uint64_t{1000});
+  print("data", data, bytes.size());
+}
+
+void unsynchronised() {
+  start();
+  const CUdeviceptr x = upload(ramp(1)), y = upload(ramp(2));
+  launch(function("saxpy"), y, x, 2.0f, n);
+}
+
+// Contexts that end while what was launched in them is still being copied.
+void contexts() {
+  OK(cuInit(0));
+  for (int i = 0; i < 3; ++i) {
+    CUcontext context;
+    OK(cuCtxCreate(&context, nullptr, 0, 0));
+    const CUfunction writes = function(load(), "write_only");
+    const CUdeviceptr out = allocate((n + i) * 4);
+    launch(writes, out, n + i);
+    print("out", out, (n + i) * 4);
+    OK(cuCtxDestroy(context));
+  }
+}
+
+void peers() {
+  const CUcontext first = start();
+  const CUfunction saxpy = function("saxpy");
+  const CUdeviceptr y = upload(ramp(2));
+  CUcontext second;
+  OK(cuDevicePrimaryCtxRetain(&second, 1));
+  OK(cuCtxSetCurrent(second));
+  const CUdeviceptr x = upload(ramp(1));
+  const CUfunction writes = function(load(), "write_only");
+  launch(writes, x, std::uint64_t{5});
+  OK(cuCtxSynchronize());
+  OK(cuCtxSetCurrent(first));
+  OK(cuCtxEnablePeerAccess(second, 0));
+  launch(saxpy, y, x, 2.0f, n);
+  print("y", y, n * 4);
+}
+
 void many() {
   start();
   const CUdeviceptr x = upload(ramp(1)), y = upload(ramp(2));
@@ -447,6 +496,10 @@ const std::map<std::string, void (*)()> applications = {
     {"killed", killed},
     {"faults", faults},
     {"refused_launches", refused_launches},
+    {"large", large},
+    {"unsynchronised", unsynchronised},
+    {"contexts", contexts},
+    {"peers", peers},
     {"many", many},
 };
 

@@ -9,23 +9,25 @@
 #include <string>
 #include <vector>
 
-#define R3_FUNCTIONS(X)                                                                                              \
-  X(cuInit)                                                                                                          \
-  X(cuGetErrorName)                                                                                                  \
-  X(cuDeviceGet) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuCtxCreate) X(cuCtxDestroy)   \
-      X(cuMemAlloc) X(cuMemAllocPitch) X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemAllocAsync)       \
-          X(cuMemFreeAsync) X(cuMemPoolCreate) X(cuMemAllocFromPoolAsync) X(cuMemAllocManaged) X(cuMemHostAlloc)     \
-              X(cuMemFreeHost) X(cuMemHostGetDevicePointer) X(cuMemHostRegister) X(cuMemHostUnregister)              \
-                  X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD) X(cuMemcpyHtoDAsync) X(cuMemcpy2D) X(cuMemsetD8)   \
-                      X(cuMemsetD32) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease)       \
-                          X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuPointerGetAttribute) X(cuModuleLoadData)   \
-                              X(cuModuleLoadDataEx) X(cuModuleLoad) X(cuModuleUnload) X(cuModuleGetFunction)         \
-                                  X(cuModuleGetGlobal) X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel) \
-                                      X(cuLibraryGetGlobal) X(cuKernelGetFunction) X(cuStreamCreate)                 \
-                                          X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamBeginCapture)          \
-                                              X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)  \
-                                                  X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuLaunchCooperativeKernel) \
-                                                      X(cuEventCreate) X(cuEventRecord) X(cuEventQuery)
+#define R3_FUNCTIONS(X)                                                                                                \
+  X(cuInit)                                                                                                            \
+  X(cuGetErrorName)                                                                                                    \
+  X(cuDeviceGet)                                                                                                       \
+  X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuCtxCreate) X(cuCtxDestroy) X(cuMemAlloc)      \
+      X(cuMemAllocPitch) X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemAllocAsync) X(cuMemFreeAsync)     \
+          X(cuMemPoolCreate) X(cuMemAllocFromPoolAsync) X(cuMemAllocManaged) X(cuMemHostAlloc) X(cuMemFreeHost)        \
+              X(cuMemHostGetDevicePointer) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemcpyHtoD) X(cuMemcpyDtoH) \
+                  X(cuMemcpyDtoD) X(cuMemcpyHtoDAsync) X(cuMemcpy2D) X(cuMemsetD8) X(cuMemsetD32)                      \
+                      X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease) X(cuMemMap)            \
+                          X(cuMemUnmap) X(cuMemSetAccess) X(cuPointerGetAttribute) X(cuModuleLoadData)                 \
+                              X(cuModuleLoadDataEx) X(cuModuleLoad) X(cuModuleUnload) X(cuModuleGetFunction)           \
+                                  X(cuModuleGetGlobal) X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel)   \
+                                      X(cuLibraryGetGlobal) X(cuKernelGetFunction) X(cuStreamCreate)                   \
+                                          X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamBeginCapture)            \
+                                              X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)    \
+                                                  X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuLaunchCooperativeKernel)   \
+                                                      X(cuEventCreate) X(cuEventRecord) X(cuCtxEnablePeerAccess)       \
+                                                          X(cuEventQuery)
 
 struct Functions {
 #define R3_POINTER(name) decltype(&::name) name;
