@@ -129,13 +129,14 @@ class Wrap:
             objects = [(module, unit_name_of(source, names)) for module, source in own]
             libraries: list[tuple[str, str]] = []
             for path in command.linked_files:
-                if path.name == "libcudadevrt.a":  # CMake names it always; only kernels that launch kernels call it
-                    continue
                 for device_unit in units_of(path, tools):
+                    is_member = path.suffix == ".a"
+                    if is_member and device_unit.name and device_unit.name not in names:
+                        continue  # the device link had no use for it
                     module = self.store.image(device_unit.image)
                     if module is None:
                         raise CaptureFailed(f"{path} holds device code whose module was not captured")
-                    (libraries if path.suffix == ".a" else objects).append((module, device_unit.name))
+                    (libraries if is_member and not device_unit.name else objects).append((module, device_unit.name))
             if objects or libraries:
                 module = link_modules(self.store, objects, libraries, str(output.absolute()), tools)
                 self.store.add_image(content_hash(image), module)
