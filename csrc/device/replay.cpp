@@ -250,7 +250,10 @@ bool Replay::learn(std::size_t region) {
   Part& part = parts_.at(region);
   if (!part.poison || std::count(part.poison->mask.begin(), part.poison->mask.end(), 0) != 0)
     throw std::invalid_argument("only of a region that is poisoned as a whole can be learnt what is written");
-  if (!part.address()) throw std::invalid_argument("the module lacks this variable");
+  if (!part.address()) {  // the module lacks this variable
+    part.written.assign(part.region.size, 0);
+    return true;
+  }
   const std::byte poison{part.poison->pattern};
   if (part.written.empty()) part.written.assign(part.region.size, 1);
   std::vector<std::byte> found, before;

@@ -263,6 +263,12 @@ def test_variables(recorded: Recorded, start: Start) -> None:
         ran = reply.ran if isinstance(reply, Timed) else reply
         assert isinstance(ran, Ran), reply
         assert ran.comparisons == (SAME, SAME, SAME)
+    for pattern in (0xFF, 0xA5):
+        assert worker.ask(Poison(launch, 1, pattern, "all")) == Poisoned(4)
+        learnt = worker.ask(Run(launch, binary, learn=1))
+        assert isinstance(learnt, Ran)
+        assert learnt.consistent
+    assert worker.ask(Poison(launch, 1, 0x77, "written")) == Poisoned(0)  # it is not there to be written
     nothing = worker.ask(Run(launch, None))
     assert isinstance(nothing, Ran)
     assert [comparison.differing for comparison in nothing.comparisons] == [1, 0, 1]
