@@ -77,3 +77,16 @@ def test_clang_as_cmakes_cuda_compiler(project: Project, tmp_path: Path) -> None
     assert project.run(*WRAP, "--", *BUILD) == "r3llvm: 2 units captured\n"
     assert len(project.modules()) == 2
     assert project.sources_of("build/app") == ["scale.cu", "shift.cu"]
+
+
+def test_separable_compilation(tmp_path: Path) -> None:
+    project = Project("separable", tmp_path)
+    project.run(*WRAP, "--", *CONFIGURE, "-GNinja")
+    assert project.run(*WRAP, "--", *BUILD) == "r3llvm: 3 units captured\n"
+    assert project.sources_of("build/app") == ["cmake_device_link.o"]
+    [linked] = [path for path in project.store.root.glob("modules/*.json") if project.store.describe(path.stem).units]
+    assert len(project.store.describe(linked.stem).units) == 3
+    # The kernels of the program and of a library, with what they call in another.
+    bitcode = project.store.module(linked.stem)
+    for name in (b"clear_kernel", b"lookup_kernel", b"_Z5entryi", b"table"):
+        assert name in bitcode
