@@ -100,7 +100,7 @@ def find_nvcc() -> str:
 
 
 def needs_wrap(words: Sequence[str], device: str) -> bool:
-    """Whether there is CUDA to compile, device code to link, or a CUDA runtime of ours to link with."""
+    """Whether there is CUDA to compile, device code to link, or a CUDA runtime to be named at a link."""
     try:
         if is_nvcc(words):
             return not is_probe(words) and _compiles_or_links(NvccCommand.parse(words))
@@ -115,7 +115,9 @@ def needs_wrap(words: Sequence[str], device: str) -> bool:
     from r3llvm.capture.clang import is_cuda_program
     from r3llvm.capture.toolkit import resolve_device
 
-    return resolve_device(device) == "host" and (command.names_cudart() or is_cuda_program(command))
+    if resolve_device(device) == "host":
+        return command.names_cudart() or is_cuda_program(command)
+    return kind is Kind.CLANG and not command.names_cudart() and is_cuda_program(command)
 
 
 def wrap(words: Sequence[str], settings: Settings) -> int:

@@ -165,11 +165,11 @@ def _shim(name: str, real: str, target: Path, host: bool, always: bool) -> bytes
     """A shell script, as it starts in a millisecond: what has nothing to do with CUDA costs no more."""
     program, folder = shlex.quote(real), shlex.quote(str(target))
     lines = [real] if always else [real, f'[ "$R3LLVM_STANDIN" ] || exec {program} "$@"']
-    # Words with the stand-in's path are to be rewritten; for the host, links get another CUDA runtime.
-    no_link = "*' -c '*|*' -E '*|*' -S '*" if host else "*"
+    # Words with the stand-in's path are to be rewritten; links may need a CUDA runtime, or for the host another one.
+    no_link = "*' -c '*|*' -E '*|*' -S '*"
     cuda = "*.cu*|*' -x'*|*--language*|*cuda*|*gpu*|*offload*|*' @'*"
     quick = {
-        Kind.HOST: f'case " $* " in *{folder}*) ;; {no_link}) r3=1 ;; esac',
+        Kind.HOST: f'case " $* " in *{folder}*) ;; {no_link if host else "*"}) r3=1 ;; esac',
         Kind.CLANG: f'case " $* " in *{folder}*|{cuda}) ;; {no_link}) r3=1 ;; esac',
         Kind.LAUNCHER: 'case "${1##*/}" in *nvcc|*clang*) ;; *) r3=1 ;; esac',
     }.get(kind_of_name(name))

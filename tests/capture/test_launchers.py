@@ -91,9 +91,13 @@ def test_links_for_the_host_get_its_runtime(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     Path("kernels.o").write_bytes(b"__cudaRegisterFatBinary")
     Path("plain.o").touch()
-    for words in (["g++", "plain.o", "-lcudart"], ["g++", "kernels.o"], ["clang++", "kernels.o"]):
+    for words in (["g++", "plain.o", "-lcudart"], ["g++", "kernels.o"], ["clang++", "kernels.o", "-lcudart"]):
         assert needs_wrap(words, "host")
         assert not needs_wrap(words, "cuda")
+    # clang names no CUDA runtime by itself.
+    assert needs_wrap(["clang++", "kernels.o"], "host")
+    assert needs_wrap(["clang++", "kernels.o"], "cuda")
+    assert not needs_wrap(["clang++", "plain.o"], "cuda")
     assert not needs_wrap(["g++", "plain.o"], "host")
     assert not needs_wrap(["ld", "kernels.o"], "host")
 
