@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from r3llvm import toolchain
 from r3llvm.capture.toolkit import find_toolkit
 from r3llvm.errors import R3Error
 from r3llvm.recording.journal import Journal
@@ -38,7 +39,8 @@ class Recorded:
     plain: Outcome
     outcome: Outcome
     folder: Path
-    journal: Journal = field(default_factory=Journal)
+    gpu: bool
+    journal: Journal
 
     def launches(self, kernel: str) -> list[Launch]:
         return [launch for launch in self.journal.launches if launch.kernel == kernel]
@@ -75,15 +77,18 @@ class Applications:
     fakecuda: FakeCuda
     library: Path
 
-    def run(self, name: str, *, reach: str = "lookup", preload: bool = False, **environment: str) -> Outcome:
-        """reach: how it finds the driver's functions (programs/driver.h)."""
+    def run(
+        self, name: str, *, reach: str = "lookup", preload: bool = False, gpu: bool = False, **environment: str
+    ) -> Outcome:
+        """reach: how it finds the driver's functions (programs/driver.h). gpu: on a real one."""
         program = {"linked": self.linked, "linked_per_thread": self.linked_per_thread}.get(reach, self.unlinked)
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("R3LLVM_", "FAKECUDA_"))}
         settings = {"REACH": reach, "KERNELS": str(self.fakecuda.ptx), "FAKECUDA_MEMORY": str(MEMORY)}
+        driver = {} if gpu else self.fakecuda.environment
         loaded = {"LD_PRELOAD": str(self.library)} if preload else {}
         done = subprocess.run(
             [program, name],
-            env={**kept, **self.fakecuda.environment, **settings, **loaded, **environment},
+            env={**kept, **driver, **settings, **loaded, **environment},
             capture_output=True,
             text=True,
             timeout=120,
@@ -125,20 +130,30 @@ def applications(library: Path, fakecuda: FakeCuda, tmp_path_factory: pytest.Tem
 Record = Callable[..., Recorded]
 
 
-@pytest.fixture
-def record(applications: Applications, tmp_path: Path) -> Record:
+@pytest.fixture(scope="session")
+def has_gpu() -> bool:
+    return bool(toolchain.gpus())
+
+
+@pytest.fixture(params=["stand-in", pytest.param("gpu", marks=pytest.mark.cuda)])
+def record(request: pytest.FixtureRequest, applications: Applications, has_gpu: bool, tmp_path: Path) -> Record:
     """Runs an application without and with the recorder, which must make no difference to what it prints on stdout and
     to how it ends.
     """
+    gpu = request.param == "gpu"
+    if gpu and not has_gpu:
+        pytest.skip("no GPU here")
 
     def record(name: str, *, reach: str = "lookup", **environment: str) -> Recorded:
+        if gpu and any(variable.startswith("FAKECUDA_") for variable in environment):
+            pytest.skip("what only the stand-in can be made to do")
         folder = tmp_path / "recording"
         (folder / "chunks").mkdir(parents=True)
-        plain = applications.run(name, reach=reach, **environment)
+        plain = applications.run(name, reach=reach, gpu=gpu, **environment)
         assert plain.status != DIED, plain.errors
         store = {"R3LLVM_RECORD": str(folder), "R3LLVM_STORE": str(tmp_path / "store")}
-        outcome = applications.run(name, reach=reach, preload=True, **{**store, **environment})
+        outcome = applications.run(name, reach=reach, gpu=gpu, preload=True, **{**store, **environment})
         assert (outcome.status, outcome.output) == (plain.status, plain.output), outcome.errors
-        return Recorded(plain, outcome, folder, Journal.read(folder / "journal.jsonl"))
+        return Recorded(plain, outcome, folder, gpu, Journal.read(folder / "journal.jsonl"))
 
     return record

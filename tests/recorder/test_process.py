@@ -123,7 +123,7 @@ def test_a_folder_that_is_not_there(applications: Applications, tmp_path: Path) 
 def test_one_process_makes_the_recording(record: Record, applications: Applications, tmp_path: Path) -> None:
     recorded = record("saxpy")
     folder, store = str(recorded.folder), str(tmp_path / "store")
-    second = applications.run("saxpy", preload=True, R3LLVM_RECORD=folder, R3LLVM_STORE=store)
+    second = applications.run("saxpy", preload=True, gpu=recorded.gpu, R3LLVM_RECORD=folder, R3LLVM_STORE=store)
     assert second.output == recorded.outcome.output
     lines = [json.loads(line) for line in (recorded.folder / "journal.jsonl").read_text().splitlines()]
     (other,) = [line for line in lines if line["type"] == "other_process"]

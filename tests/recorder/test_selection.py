@@ -82,4 +82,5 @@ def test_a_profile(record: Record, tmp_path) -> None:
         "do_nothing": 1,
     }
     assert all(kernel["seconds"] > 0 and kernel["median_seconds"] > 0 for kernel in kernels.values())
-    assert kernels["saxpy"]["seconds"] == pytest.approx(12 * kernels["saxpy"]["median_seconds"], rel=0.01)
+    if not recorded.gpu:  # the stand-in's launches all take the same time
+        assert kernels["saxpy"]["seconds"] == pytest.approx(12 * kernels["saxpy"]["median_seconds"], rel=0.01)
