@@ -63,7 +63,7 @@ def environment(folder: Path, before: Mapping[str, str]) -> dict[str, str]:
         after["CUDACXX"] = str(nvcc)
     for name in ("CC", "CXX", "CUDACXX", "NVCC", *standin.TOOLKIT_VARIABLES):
         if before.get(name):
-            after[name] = redirected(before[name], folder)
+            after[name] = redirected(f"{name}={before[name]}", folder).removeprefix(f"{name}=")
     return after
 
 
@@ -74,7 +74,8 @@ def redirected(word: str, folder: Path) -> str:
     if not os.path.isabs(value):  # noqa: PTH117
         return word
     real = Path(value)
-    if (folder / ".real").exists() and real.exists() and real.samefile(folder / ".real"):
+    is_toolkit = (folder / ".real").exists() and real.exists() and real.samefile(folder / ".real")
+    if is_toolkit and "cuda" in before.lower():  # PREFIX=/usr/local/cuda is to stay
         return f"{before}{equals}{folder}"
     for shim in (folder / "shims" / real.name, folder / "bin" / real.name):
         stands_for = standin.real_program(str(shim)) if shim.exists() else None

@@ -121,7 +121,8 @@ def test_compilers_named_by_their_paths_are_replaced(machine: Path, monkeypatch:
         (f"NVCC={machine}/tools/nvcc", f"NVCC={folder}/shims/nvcc"),
         (f"-DCMAKE_CUDA_COMPILER={machine}/cuda/bin/nvcc", f"-DCMAKE_CUDA_COMPILER={folder}/bin/nvcc"),
         (f"CUDA_DIR={machine}/cuda", f"CUDA_DIR={folder}"),
-        ("PREFIX=/usr", "PREFIX=/usr"),
+        (f"-DCUDAToolkit_ROOT:PATH={machine}/cuda/", f"-DCUDAToolkit_ROOT:PATH={folder}"),
+        (f"PREFIX={machine}/cuda", f"PREFIX={machine}/cuda"),
         ("-j8", "-j8"),
         (f"OUT={machine}/missing/nvcc", f"OUT={machine}/missing/nvcc"),
     ]:
