@@ -1,6 +1,8 @@
 #include "recorder/staging.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -10,6 +12,7 @@ namespace r3::recorder {
 namespace {
 
 constexpr std::size_t buffer_bytes = 16 * chunk_bytes;
+constexpr std::size_t page_bytes = 4096;
 constexpr unsigned n_buffers = 16;  // enough to keep the bus busy while some are compressed
 
 }  // namespace
@@ -18,7 +21,11 @@ constexpr unsigned n_buffers = 16;  // enough to keep the bus busy while some ar
 class Staging::Ring {
  public:
   Ring() {
-    check(driver().cuMemHostAlloc(&memory_, n_buffers * buffer_bytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+    // Not the driver's memory, which would go with the context while the writer still reads it.
+    memory_ = std::aligned_alloc(page_bytes, n_buffers * buffer_bytes);
+    if (!memory_) throw std::bad_alloc();
+    check(driver().cuMemHostRegister(memory_, n_buffers * buffer_bytes, CU_MEMHOSTREGISTER_PORTABLE),
+          "cuMemHostRegister");
     for (unsigned i = 0; i < n_buffers; ++i) {
       check(driver().cuEventCreate(&events_[i], CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC), "cuEventCreate");
       free_.push_back(i);
