@@ -70,6 +70,7 @@ const Buffer& Device::flush() {
     check(driver().cuCtxGetDevice(&device), "cuCtxGetDevice");
     check(driver().cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, device), "cuDeviceGetAttribute");
     flush_ = Buffer(2 * std::max<std::uint64_t>(bytes, 1 << 20));
+    check(driver().cuMemsetD8Async(flush_.address(), 0, flush_.size(), stream), "cuMemsetD8Async");
   }
   return flush_;
 }

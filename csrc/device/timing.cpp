@@ -67,8 +67,11 @@ class Loop {
   void prepare() {
     memory_.restore_changed();
     if (!cold_) return;
-    const Buffer& flush = memory_.device().flush();
-    check(driver().cuMemsetD32Async(flush.address(), 0, flush.size() / 4, stream_), "cuMemsetD32Async");
+    Device& device = memory_.device();
+    CUdeviceptr units = device.flush().address(), sink = device.mailbox.address() + 3 * sizeof(std::uint64_t);
+    std::uint64_t n = device.flush().size() / 16;
+    void* arguments[] = {&units, &n, &sink};
+    device.kernels.launch("r3_read", n, arguments, stream_);
   }
 
   std::atomic_ref<std::uint64_t> go() {
