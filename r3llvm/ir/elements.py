@@ -21,6 +21,7 @@ _PRODUCT = re.compile(
     re.MULTILINE,
 )
 _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+_BYTES_ON = re.compile(r"= getelementptr (?:\w+ )*i8, ")
 _SUM = re.compile(r"\batomicrmw (?:volatile )?f(?:add|sub)\b")
 # Instructions whose result points to where an operand points.
 _DERIVING = frozenset(("getelementptr", "addrspacecast", "bitcast", "phi", "select", "freeze"))
@@ -30,17 +31,20 @@ _CONTRACT = re.compile(
 )
 
 
+Place = tuple[int, int]  # a pointer: a parameter's position, and where in that parameter it lies (0 unless by value)
+
+
 @dataclass(frozen=True)
 class Elements:
-    """What a kernel reads and writes through each parameter (by position), and what each module variable holds.
+    """What a kernel reads and writes through each pointer it is given, and what each module variable holds.
 
-    "bytes" where it is no floating point, not known, or more than one kind. sums: the parameters through which it adds
+    "bytes" where it is no floating point, not known, or more than one kind. sums: the pointers through which it adds
     floating-point numbers atomically, so in no order that can be relied on.
     """
 
-    parameters: tuple[Element, ...]
+    pointers: dict[Place, Element] = field(default_factory=dict)
     variables: dict[str, Element] = field(default_factory=dict)
-    sums: frozenset[int] = frozenset()
+    sums: frozenset[Place] = frozenset()
 
 
 def elements_of(bitcode: bytes, kernel: str) -> Elements:
@@ -48,11 +52,11 @@ def elements_of(bitcode: bytes, kernel: str) -> Elements:
     module = parse(bitcode)
     found = next((f for f in module.functions if f.name == kernel and not f.is_declaration), None)
     if found is None:
-        return Elements(())
+        return Elements()
     defined = {function.name: function for function in module.functions if not function.is_declaration}
     kinds, sums = _accessed(list(defined.values()), list(found.arguments), defined)
     variables = {variable.name: _element(str(variable.global_value_type)) for variable in module.global_variables}
-    return Elements(tuple(_only(kinds[position]) for position in range(len(list(found.arguments)))), variables, sums)
+    return Elements({place: _only(found) for place, found in kinds.items()}, variables, sums)
 
 
 def without_contraction(bitcode: bytes) -> bytes:
@@ -74,19 +78,32 @@ def without_contraction(bitcode: bytes) -> bytes:
 
 def _accessed(
     functions: list[llvm.ValueRef], arguments: list[llvm.ValueRef], defined: dict[str, llvm.ValueRef]
-) -> tuple[dict[int, set[Element]], frozenset[int]]:
-    """The kinds of the accesses through each of the kernel's arguments, followed into the functions it calls; and those
-    through which it adds atomically.
+) -> tuple[dict[Place, set[Element]], frozenset[Place]]:
+    """The kinds of the accesses through each pointer that the kernel is given, followed into the functions it calls;
+    and those through which it adds atomically.
     """
-    origins: dict[llvm.ValueRef, set[int]] = defaultdict(set)
+    origins: dict[llvm.ValueRef, set[Place]] = defaultdict(set)
+    inside: dict[llvm.ValueRef, Place] = {}  # addresses within parameters that are passed by value
     for position, argument in enumerate(arguments):
-        origins[argument].add(position)
+        if any(attribute.startswith(b"byval") for attribute in argument.attributes):
+            inside[argument] = (position, 0)
+        else:
+            origins[argument].add((position, 0))
     instructions = [
         (i, i.opcode, list(i.operands))
         for function in functions
         for block in function.blocks
         for i in block.instructions
     ]
+    for instruction, opcode, operands in instructions:
+        if operands and operands[0] in inside:
+            position, offset = inside[operands[0]]
+            if opcode == "addrspacecast":
+                inside[instruction] = (position, offset)
+            elif opcode == "getelementptr" and _BYTES_ON.search(str(instruction)) and operands[1].is_constant:
+                inside[instruction] = (position, offset + int(operands[1].get_constant_value(signed_int=True)))
+            elif opcode == "load" and str(instruction.type).startswith("ptr"):
+                origins[instruction].add((position, offset))
     growing = True
     while growing:  # phis run in circles
         growing = False
@@ -102,15 +119,15 @@ def _accessed(
                 if new:
                     origins[target] |= new
                     growing = True
-    kinds: dict[int, set[Element]] = defaultdict(set)
-    sums: set[int] = set()
+    kinds: dict[Place, set[Element]] = defaultdict(set)
+    sums: set[Place] = set()
     for instruction, opcode, operands in instructions:
-        pointer, kind = _access(instruction, opcode, operands, defined)
-        for place in pointer:
-            for position in origins.get(place, ()):
-                kinds[position].add(kind)
+        pointers, kind = _access(instruction, opcode, operands, defined)
+        for pointer in pointers:
+            for place in origins.get(pointer, ()):
+                kinds[place].add(kind)
                 if opcode == "atomicrmw" and _SUM.search(str(instruction)):
-                    sums.add(position)
+                    sums.add(place)
     return kinds, frozenset(sums)
 
 

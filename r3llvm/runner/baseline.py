@@ -11,7 +11,7 @@ import numpy as np
 
 from r3llvm.builder import Artifact, Builder, BuildStatus
 from r3llvm.errors import R3Error
-from r3llvm.ir import Element, Elements, elements_of, without_contraction
+from r3llvm.ir import Element, Elements, Place, elements_of, without_contraction
 from r3llvm.recording import Launch, Recording, Region, demangle
 from r3llvm.runner.protocol import Binary
 from r3llvm.space import BASELINE
@@ -31,7 +31,7 @@ class Baseline:
 
     binary: Binary
     rebuilds: tuple[Binary, ...] = ()
-    elements: Elements = field(default_factory=lambda: Elements(()))
+    elements: Elements = field(default_factory=Elements)
 
 
 def build_baseline(recording: Recording, launch: Launch, arch: str) -> Baseline:
@@ -90,15 +90,11 @@ def arch_for(recorded: str, capability: str) -> str:
 
 
 def region_elements(launch: Launch, elements: Elements) -> tuple[Element, ...]:
-    """What each region of the launch holds, as far as the kernel's parameters and the variables' types tell."""
+    """What each region of the launch holds, as far as the kernel's pointers and the variables' types tell."""
     found: list[set[Element]] = [set() for _ in launch.regions]
-    arguments = bytes.fromhex(launch.arguments)
-    for parameter, element in zip(launch.parameters, elements.parameters, strict=False):
-        if parameter.kind != "pointer":
-            continue
-        address = int.from_bytes(arguments[parameter.offset : parameter.offset + 8], "little")
+    for place, element in elements.pointers.items():
         for kinds, region in zip(found, launch.regions, strict=True):
-            if region.base <= address < region.base + region.size:
+            if _points_into(launch, place, region):
                 kinds.add(element)
     for kinds, region in zip(found, launch.regions, strict=True):
         if region.kind == "variable":
@@ -108,15 +104,16 @@ def region_elements(launch: Launch, elements: Elements) -> tuple[Element, ...]:
 
 def region_sums(launch: Launch, elements: Elements) -> tuple[bool, ...]:
     """Which regions the kernel adds to atomically, in floating point."""
-    arguments = bytes.fromhex(launch.arguments)
-    addresses = [
-        int.from_bytes(arguments[parameter.offset : parameter.offset + 8], "little")
-        for position, parameter in enumerate(launch.parameters)
-        if position in elements.sums and parameter.kind == "pointer"
-    ]
-    return tuple(
-        any(region.base <= address < region.base + region.size for address in addresses) for region in launch.regions
-    )
+    return tuple(any(_points_into(launch, place, region) for place in elements.sums) for region in launch.regions)
+
+
+def _points_into(launch: Launch, place: Place, region: Region) -> bool:
+    position, offset = place
+    if position >= len(launch.parameters):
+        return False
+    start = launch.parameters[position].offset + offset
+    address = int.from_bytes(bytes.fromhex(launch.arguments)[start : start + 8], "little")
+    return region.base <= address < region.base + region.size
 
 
 def magnitude(recording: Recording, region: Region, element: Element) -> float:

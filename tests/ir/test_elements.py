@@ -49,16 +49,41 @@ def module(text: str) -> bytes:
 
 def test_each_parameter_has_the_type_of_its_accesses() -> None:
     found = elements_of(module(MODULE), "k")
-    assert found.parameters == (
-        *("f32", "f16", "bytes", "f64", "bytes", "f32", "bytes", "bytes", "bf16", "bytes"),
-        "bytes",
-    )
+    by_position = [found.pointers.get((position, 0)) for position in range(11)]
+    assert by_position == ["f32", "f16", "bytes", "f64", "bytes", "f32", "bytes", None, "bf16", "bytes", None]
     assert found.variables == {"table": "f32", "scale": "f64", "counter": "bytes"}
-    assert found.sums == {5}
+    assert found.sums == {(5, 0)}
+
+
+BY_VALUE = """
+target triple = "nvptx64-nvidia-cuda"
+%grid = type { ptr, i32, ptr, ptr }
+define ptx_kernel void @k(i32 %n, ptr byval(%grid) align 8 %grid, ptr %list) {
+  %first = load ptr, ptr %grid
+  %at = getelementptr inbounds nuw i8, ptr %grid, i64 16
+  %second = load ptr, ptr %at
+  %on = getelementptr inbounds i8, ptr %at, i64 8
+  %third = load ptr, ptr %on
+  %count = getelementptr inbounds i8, ptr %grid, i64 8
+  %m = load i32, ptr %count
+  store float 1.0, ptr %first
+  %old = atomicrmw fadd ptr %second, double 1.0 seq_cst
+  store i32 %m, ptr %third
+  %far = load ptr, ptr %list
+  store double 2.0, ptr %far
+  ret void
+}
+"""
+
+
+def test_pointers_in_structures_that_are_passed_by_value() -> None:
+    found = elements_of(module(BY_VALUE), "k")
+    assert found.pointers == {(1, 0): "f32", (1, 16): "f64", (1, 24): "bytes", (2, 0): "bytes"}
+    assert found.sums == {(1, 16)}
 
 
 def test_a_kernel_that_is_not_there_has_none() -> None:
-    assert elements_of(module(MODULE), "other").parameters == ()
+    assert elements_of(module(MODULE), "other").pointers == {}
     with pytest.raises(R3Error, match="not bitcode"):
         elements_of(b"no", "k")
 

@@ -21,7 +21,7 @@ from r3llvm.ir import Elements
 from r3llvm.recording import Launch, Recording
 from r3llvm.runner import RunStatus
 from r3llvm.runner import cuda as cuda_module
-from r3llvm.runner.baseline import Baseline, arch_for, magnitude, region_elements
+from r3llvm.runner.baseline import Baseline, arch_for, magnitude, region_elements, region_sums
 from r3llvm.runner.cuda import CudaRunner
 from r3llvm.runner.protocol import Binary
 from r3llvm.search import Evaluator, Proposal, Settings, Strategy, Tuner, begin, best_trial
@@ -61,7 +61,7 @@ Open = Callable[..., CudaRunner]
 def open_runner(patch: pytest.MonkeyPatch, recording: Recording, baseline: str, **options: Any) -> CudaRunner:
     """A runner whose baseline is this kernel."""
     patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    made = Baseline(Binary(baseline.encode(), "k"), (), Elements(("f32",)))
+    made = Baseline(Binary(baseline.encode(), "k"), (), Elements({(0, 0): "f32"}))
     patch.setattr(cuda_module, "build_baseline", lambda recording, launch, arch: made)
 
     def command(descriptor: int) -> list[str]:
@@ -368,11 +368,17 @@ def test_what_is_built_runs_on_the_gpu(recorded: str, capability: str, built: st
 
 def test_regions_hold_what_the_parameters_that_point_there_access(recording: Recording) -> None:
     launch = recording.launches()[0]
-    assert region_elements(launch, Elements(("f32",))) == ("f32", "bytes")
-    assert region_elements(launch, Elements(())) == ("bytes", "bytes")
+    assert region_elements(launch, Elements({(0, 0): "f32"})) == ("f32", "bytes")
+    assert region_elements(launch, Elements({(0, 0): "f32", (0, 8): "f64", (7, 0): "f64"})) == ("f32", "bytes")
+    assert region_elements(launch, Elements()) == ("bytes", "bytes")
+    assert region_sums(launch, Elements(sums=frozenset({(0, 0)}))) == (True, False)
+    by_value = launch.model_copy(
+        update={"arguments": bytes(8).hex() + launch.regions[1].base.to_bytes(8, "little").hex()}
+    )
+    assert region_elements(by_value, Elements({(0, 8): "f64"})) == ("bytes", "f64")
     variable = launch.regions[1].model_copy(update={"kind": "variable", "name": "v"})
     named: Launch = launch.model_copy(update={"regions": (launch.regions[0], variable)})
-    assert region_elements(named, Elements(("f64",), {"v": "f16"})) == ("f64", "f16")
+    assert region_elements(named, Elements({(0, 0): "f64"}, {"v": "f16"})) == ("f64", "f16")
 
 
 def test_the_magnitude_is_that_of_the_finite_values(tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ def runner(recording: Recording, fakecuda: FakeCuda, environment: None) -> Itera
         patch.setattr(
             cuda_module,
             "image_baseline",
-            lambda _, launch, arch=None: Baseline(Binary(code, launch.kernel), (), Elements(("f32", "f32"))),
+            lambda _, launch, arch=None: Baseline(
+                Binary(code, launch.kernel), (), Elements({(0, 0): "f32", (1, 0): "f32"})
+            ),
         )
         with CudaRunner(recording) as opened:
             yield opened
