@@ -150,6 +150,7 @@ struct DeviceArena::State {
   std::map<std::uint64_t, Held> live;
   std::vector<Pending> pending;
   std::map<CUcontext, std::vector<CUevent>> events;  // to be used again
+  std::map<CUcontext, unsigned long long> context_ids;
   std::map<std::uint64_t, std::uint64_t> reservations;
   std::uint64_t reserved = 0, next_id = 1ull << 62;  // the driver's own numbers start from 1
 
@@ -354,6 +355,31 @@ struct DeviceArena::State {
     return code != CUDA_ERROR_NOT_READY;  // after any other error nothing runs in that context any more
   }
 
+  // What lived in a context that is no more.
+  void forget(CUcontext context) {
+    events.erase(context);
+    std::erase_if(pending, [&](const Pending& given_up) {
+      if (given_up.held.block.context != context) return false;
+      free(given_up.held);
+      return true;
+    });
+    std::erase_if(live, [&](const auto& entry) {
+      const Held& held = entry.second;
+      if (held.block.context != context || held.kind == Kind::application) return false;
+      free(held);
+      return true;
+    });
+    drop_empty();
+  }
+
+  // A context whose end we did not see, and whose handle has been given to another.
+  void recognise(CUcontext context) {
+    unsigned long long id = 0;
+    if (!driver().cuCtxGetId || driver().cuCtxGetId(context, &id) != CUDA_SUCCESS) return;
+    const auto [known, fresh] = context_ids.try_emplace(context, id);
+    if (!fresh && std::exchange(known->second, id) != id) forget(context);
+  }
+
   // Frees what the device has finished with.
   void collect(bool wait) {
     int busy = 0;
@@ -418,7 +444,9 @@ CUresult DeviceArena::allocate(std::uint64_t size, std::uint64_t alignment, CUde
 
   const std::lock_guard lock(state_->mutex);
   const Relaxed relaxed;
-  if (!state_->ready() || state_->broken(held.block.context)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!state_->ready()) return CUDA_ERROR_NOT_SUPPORTED;
+  state_->recognise(held.block.context);
+  if (state_->broken(held.block.context)) return CUDA_ERROR_NOT_SUPPORTED;
   const std::uint64_t granularity = state_->device(held.device).granularity;
   if (granularity == 0 || size > arena_size || alignment > page) return CUDA_ERROR_NOT_SUPPORTED;
   held.kind = size < small_below && alignment <= grain ? State::Kind::small : State::Kind::large;
@@ -484,19 +512,7 @@ bool DeviceArena::release_later(CUdeviceptr address) {
 
 void DeviceArena::release_all(CUcontext context) {
   const std::lock_guard lock(state_->mutex);
-  state_->events.erase(context);
-  std::erase_if(state_->pending, [&](const State::Pending& given_up) {
-    if (given_up.held.block.context != context) return false;
-    state_->free(given_up.held);
-    return true;
-  });
-  std::erase_if(state_->live, [&](const auto& entry) {
-    const State::Held& held = entry.second;
-    if (held.block.context != context || held.kind == State::Kind::application) return false;
-    state_->free(held);
-    return true;
-  });
-  state_->drop_empty();
+  state_->forget(context);
 }
 
 void DeviceArena::open_to(CUdevice device) {
