@@ -346,7 +346,7 @@ void Recorder::forget_all() {
   kernels_.forget_all();
   if (profile_) profile_->read_all();
   if (const std::lock_guard lock(mutex_); !staging_) return;
-  staging_->wait();
+  staging_->wait_for_the_writer();
 }
 
 bool Recorder::make_room() {
@@ -360,6 +360,8 @@ bool Recorder::make_room() {
 bool Recorder::own() {
   const std::lock_guard lock(mutex_);
   if (owner_ != Owner::nobody) return owner_ == Owner::we && !writer_->failed();
+  CUdevice device = 0;
+  if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return false;  // the launch will fail for want of a context
   const std::filesystem::path file = settings_.folder / "owner";
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) {
@@ -375,10 +377,8 @@ bool Recorder::own() {
   ::close(fd);
   if (!written) throw std::system_error(error, std::generic_category(), file.string());
 
-  CUdevice device = 0;
   char name[256] = "";
   int major = 0, minor = 0;
-  check(driver().cuCtxGetDevice(&device), "cuCtxGetDevice");
   check(driver().cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
   check(driver().cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
         "cuDeviceGetAttribute");
@@ -416,18 +416,22 @@ void Recorder::finish() noexcept {
 void Recorder::end() {
   if (finished_.exchange(true)) return;
   const Inside here;
+  bool quiet = false;  // otherwise some launch never ends, and there is no waiting for it
   {
     const Turnstile::Alone alone(turnstile_, std::chrono::seconds(10));
     off_ = true;
+    quiet = static_cast<bool>(alone);
   }
   if (profile_) return profile_->write(graph_launches_, captured_launches_);
-  if (owner_ == Owner::we) {
-    staging_->wait();
-    writer_->wait();
+  Owner owner = Owner::nobody;
+  {
+    const std::lock_guard lock(mutex_);
+    owner = owner_;
   }
+  if (owner == Owner::we) writer_->wait(quiet ? forever : std::chrono::seconds(10));
   std::error_code error;
-  const bool anothers = owner_ == Owner::another ||
-                        (owner_ == Owner::nobody && std::filesystem::exists(settings_.folder / "owner", error));
+  const bool anothers =
+      owner == Owner::another || (owner == Owner::nobody && std::filesystem::exists(settings_.folder / "owner", error));
   Journal journal(settings_.folder / "journal.jsonl");
   if (anothers) return journal.append(other_process_line(getpid(), kernels_.launches_seen()));
   std::vector<std::pair<std::string_view, std::uint64_t>> foreign;

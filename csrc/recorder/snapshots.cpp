@@ -38,7 +38,7 @@ Snapshots::Snapshots(Context& context, Writer& writer, Staging& staging, LaunchR
     const CUdeviceptr source = prologue_ ? prologue_->address() + offsets_[i] : region.base;
     pieces.push_back({source, region.size, region.prologue.data()});
   }
-  const auto copied = staging_.copy({&context_, launch_, std::move(pieces), {prologue_}});
+  const auto copied = staging_.copy({&context_, launch_, std::move(pieces), prologue_});
   if (!prologue_) copied.wait();
 }
 
@@ -122,7 +122,7 @@ void Snapshots::hand_over(std::vector<Piece> pieces) {
     }
     check(driver().cuStreamSynchronize(context_.stream), "a copy of the memory after the launch");
   }
-  const auto copied = staging_.copy({&context_, launch_, std::move(pieces), {epilogue}});
+  const auto copied = staging_.copy({&context_, launch_, std::move(pieces), epilogue});
   if (!epilogue) copied.wait();
 }
 

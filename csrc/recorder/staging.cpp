@@ -63,7 +63,7 @@ class Staging::Ring {
 };
 
 Staging::Staging(Writer& writer) : writer_(writer) {
-  writer.starved = [this] { return starved_.load(); };
+  writer.starved = [this] { return starved_ != 0; };
   std::thread([this] { work(); }).detach();
 }
 
@@ -71,6 +71,7 @@ Staging::~Staging() = default;
 
 std::shared_future<void> Staging::copy(Batch batch) {
   writer_.open(batch.launch);
+  if (batch.awaited()) ++starved_;
   Job job{std::move(batch), {}};
   std::shared_future<void> copied = job.copied.get_future().share();
   const std::lock_guard lock(mutex_);
@@ -89,6 +90,13 @@ void Staging::wait() {
   changed_.wait(lock, [this] { return jobs_.empty(); });
 }
 
+void Staging::wait_for_the_writer() {
+  ++starved_;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return jobs_.empty() && lent_ == 0; });
+  --starved_;
+}
+
 void Staging::work() {
   const Relaxed relaxed;
   std::unique_lock lock(mutex_);
@@ -103,9 +111,10 @@ void Staging::work() {
     } catch (const std::exception& error) {
       launch->refuse(std::string("its memory could not be copied: ") + error.what());
     }
-    job.batch.buffers.clear();
+    if (job.batch.awaited()) --starved_;
     job.copied.set_value();
     writer_.close(launch);
+    job.batch.buffer.reset();  // may wait for whatever runs on the device
     lock.lock();
     jobs_.pop_front();
     changed_.notify_all();
@@ -129,25 +138,32 @@ void Staging::copy_to_host(Batch& batch) {
     const CUresult code = driver().cuEventSynchronize(ring.filled(next.buffer));
     if (code != CUDA_SUCCESS) ring.give_back(next.buffer);
     check(code, "a copy to the host");
-    writer_.store({batch.launch, ring.data(next.buffer), std::move(next.parts),
-                   [&ring, buffer = next.buffer] { ring.give_back(buffer); }});
+    {
+      const std::lock_guard lock(mutex_);
+      ++lent_;
+    }
+    writer_.store({batch.launch, ring.data(next.buffer), std::move(next.parts), [this, &ring, buffer = next.buffer] {
+                     ring.give_back(buffer);
+                     const std::lock_guard lock(mutex_);
+                     if (--lent_ == 0) changed_.notify_all();
+                   }});
   };
   const auto take = [&] {
     for (;;) {
       if (const auto buffer = ring.try_take()) return *buffer;
-      starved_ = true;
-      if (flying.empty()) {
-        ring.wait();
-      } else {
+      if (!flying.empty()) {
         land();
+        continue;
       }
+      ++starved_;
+      ring.wait();
+      --starved_;
     }
   };
 
   try {
     for (std::size_t piece = 0, done = 0; piece < batch.pieces.size();) {
       flying.push_back({take(), {}});
-      starved_ = false;
       const unsigned buffer = flying.back().buffer;
       std::size_t filled = 0;
       // As many pieces as fit, each cut between chunks only.

@@ -24,7 +24,10 @@ struct Batch {
   Context* context;
   std::shared_ptr<Pending> launch;
   std::vector<Piece> pieces;
-  std::vector<std::shared_ptr<DeviceBuffer>> buffers;  // what the pieces lie in: freed when all is copied
+  std::shared_ptr<DeviceBuffer>
+      buffer;  // what the pieces lie in, freed when all is copied; null: the application's memory
+
+  bool awaited() const { return !buffer; }
 };
 
 class Staging {
@@ -35,7 +38,8 @@ class Staging {
   // The future is ready when the pieces may change again.
   std::shared_future<void> copy(Batch batch);
   bool busy();
-  void wait();  // until nothing of ours is left on the device
+  void wait();                 // until no copy of ours is left on the device
+  void wait_for_the_writer();  // until pinned buffers are empty, too: they end with their context
 
  private:
   class Ring;
@@ -52,7 +56,8 @@ class Staging {
   std::condition_variable changed_;
   std::deque<Job> jobs_;                             // the first is being worked on
   std::map<Context*, std::unique_ptr<Ring>> rings_;  // of the thread
-  std::atomic<bool> starved_{false};
+  std::size_t lent_ = 0;                             // pinned buffers that the writer has
+  std::atomic<unsigned> starved_{0};                 // who waits for buffers
 };
 
 }  // namespace r3::recorder

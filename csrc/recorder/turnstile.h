@@ -7,6 +7,8 @@
 
 namespace r3::recorder {
 
+inline constexpr std::chrono::seconds forever = std::chrono::hours(24 * 365);
+
 class Turnstile {
  public:
   // Of a launch that is not recorded: two atomic additions when none is.
@@ -28,8 +30,8 @@ class Turnstile {
 
   class Alone {
    public:
-    // After `patience` it goes on with whoever is inside.
-    explicit Alone(Turnstile& turnstile, std::chrono::seconds patience = std::chrono::hours(24))
+    // After `patience` it goes on with whoever is inside, and is false.
+    explicit Alone(Turnstile& turnstile, std::chrono::seconds patience = forever)
         : turnstile_(turnstile), lock_(turnstile.alone_, patience) {
       if (!lock_) return;
       turnstile_.closed_ = true;
@@ -39,6 +41,7 @@ class Turnstile {
     ~Alone() {
       if (lock_) turnstile_.closed_ = false;
     }
+    explicit operator bool() const { return lock_ && turnstile_.inside_ == 0; }
     Alone(const Alone&) = delete;
     Alone& operator=(const Alone&) = delete;
 

@@ -106,9 +106,9 @@ void Writer::store(Filled block) {
   wanted_.notify_one();
 }
 
-void Writer::wait() {
+void Writer::wait(std::chrono::seconds patience) {
   std::unique_lock lock(journal_mutex_);
-  written_.wait(lock, [this] { return launches_.empty(); });
+  written_.wait_for(lock, patience, [this] { return launches_.empty(); });
 }
 
 void Writer::work() {

@@ -1,6 +1,7 @@
 // From copies of device memory to the recording on the disk, beside the application.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -67,7 +68,7 @@ class Writer {
   void open(const std::shared_ptr<Pending>& launch);   // something more is to come of it
   void close(const std::shared_ptr<Pending>& launch);  // it came
   void store(Filled block);
-  void wait();  // until every launch that began is written
+  void wait(std::chrono::seconds patience);  // until every launch that began is written
 
   void fail(const std::string& reason) noexcept;
   bool failed() const { return failed_; }
