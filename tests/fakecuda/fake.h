@@ -52,7 +52,7 @@ void* variable(const char* name);        // of the module that the running kerne
 [[noreturn]] void hang();                // the kernel never ends
 bool on_device();                        // whether this thread runs device code
 
-// Modules (module.cpp) --------------------------------------------------------------------------------------------
+// Modules (image.cpp, module.cpp) ------------------------------------------------------------------------------
 
 struct Parameter {
   std::size_t offset, size;
@@ -157,7 +157,7 @@ void synchronize(Context& context, const std::function<bool()>& done);  // throw
 bool idle(const Context& context);
 void forbid_in_capture();  // for calls that are unsafe while a stream captures
 
-// Memory (memory.cpp) ---------------------------------------------------------------------------------------------
+// Memory (blocks.cpp) ---------------------------------------------------------------------------------------------
 
 enum class Kind { device, pooled, variable, mapped, managed, host, registered };
 
@@ -182,7 +182,17 @@ struct Block {
   std::vector<int> access = {};  // of a mapped block: PROT_* by device
 };
 
+inline constexpr int readable = 1, writable = 3;  // as mprotect takes them
+
+inline std::size_t round_up(std::size_t size, std::size_t to) { return (size + to - 1) / to * to; }
+inline void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+inline CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+unsigned long long next_id();            // of a block
 Block* find_block(CUdeviceptr address);  // null: none contains it
+bool occupied(CUdeviceptr from, std::size_t size);
+// Throws Failure unless blocks of memory that may be read (written) make up [from, from + size).
+void require_range(Context& context, CUdeviceptr from, std::size_t size, int access);
 CUdeviceptr allocate(Context& context, std::size_t size, Kind kind);
 void release(CUdeviceptr base);
 void release_all(Context& context);

@@ -9,30 +9,10 @@
 #include <string>
 #include <vector>
 
-#define R3_FUNCTIONS(X)                                                                                                \
-  X(cuInit)                                                                                                            \
-  X(cuGetErrorName)                                                                                                    \
-  X(cuDeviceGet)                                                                                                       \
-  X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuCtxCreate) X(cuCtxDestroy) X(cuMemAlloc)      \
-      X(cuMemAllocPitch) X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemAllocAsync) X(cuMemFreeAsync)     \
-          X(cuMemPoolCreate) X(cuMemAllocFromPoolAsync) X(cuMemAllocManaged) X(cuMemHostAlloc) X(cuMemFreeHost)        \
-              X(cuMemHostGetDevicePointer) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemcpyHtoD) X(cuMemcpyDtoH) \
-                  X(cuMemcpyDtoD) X(cuMemcpyHtoDAsync) X(cuMemcpy2D) X(cuMemsetD8) X(cuMemsetD32)                      \
-                      X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease) X(cuMemMap)            \
-                          X(cuMemUnmap) X(cuMemSetAccess) X(cuPointerGetAttribute) X(cuModuleLoadData)                 \
-                              X(cuModuleLoadDataEx) X(cuModuleLoad) X(cuModuleUnload) X(cuModuleGetFunction)           \
-                                  X(cuModuleGetGlobal) X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel)   \
-                                      X(cuLibraryGetGlobal) X(cuKernelGetFunction) X(cuStreamCreate)                   \
-                                          X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamBeginCapture)            \
-                                              X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)    \
-                                                  X(cuLaunchKernel) X(cuLaunchKernelEx) X(cuLaunchCooperativeKernel)   \
-                                                      X(cuEventCreate) X(cuEventRecord) X(cuCtxEnablePeerAccess)       \
-                                                          X(cuEventQuery)
-
 struct Functions {
-#define R3_POINTER(name) decltype(&::name) name;
-  R3_FUNCTIONS(R3_POINTER)
-#undef R3_POINTER
+#define R3_FUNCTION(name) decltype(&::name) name;
+#include "functions.def"
+#undef R3_FUNCTION
 };
 
 #define R3_TEXT(name) R3_QUOTED(name)
@@ -46,7 +26,7 @@ struct Functions {
 inline Functions find_functions() {
   Functions found;
 #ifdef R3_LINKED
-#define R3_FIND(name) found.name = &::name;
+#define R3_FUNCTION(name) found.name = &::name;
 #else
   const std::string how = std::getenv("REACH") ? std::getenv("REACH") : "dlsym";
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -72,10 +52,10 @@ inline Functions find_functions() {
     if (!function) die(std::string("no ") + base);
     return function;
   };
-#define R3_FIND(name) found.name = reinterpret_cast<decltype(&::name)>(find(#name, R3_TEXT(name)));
+#define R3_FUNCTION(name) found.name = reinterpret_cast<decltype(&::name)>(find(#name, R3_TEXT(name)));
 #endif
-  R3_FUNCTIONS(R3_FIND)
-#undef R3_FIND
+#include "functions.def"
+#undef R3_FUNCTION
   return found;
 }
 
