@@ -95,6 +95,7 @@ class Replay:
             entry["seconds"] = measured.cost if measured else None
             entry["spread"] = measured.spread if measured else None
             entry["times"] = measured.times if measured else ()
+            entry["exact"] = measured.exact if measured else False
         if device != "host":
             entry["device"] = device
         return entry

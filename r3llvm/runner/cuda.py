@@ -212,7 +212,7 @@ class CudaRunner(Runner):
                 cost=ratio.median * state.reference,
                 unit=self.unit,
                 spread=ratio.spread,
-                warning="; ".join(state.calibration.remarks),
+                warning=state.calibration.warning(exact=False),
                 times=tuple(times),
                 seconds=time.monotonic() - started,
             )
@@ -238,11 +238,15 @@ class CudaRunner(Runner):
     def _measure_baseline(self, state: _State) -> Measurement:
         state.neighbour = None
         timed = self._time_neighbour(state)
-        return timed if isinstance(timed, Measurement) else self._measurement(state, timed)
+        assert state.calibration is not None
+        return timed if isinstance(timed, Measurement) else self._measurement(state, timed, state.calibration.exact)
 
     def _measure(self, state: _State, binary: Binary) -> Measurement:
         assert state.calibration is not None
-        ran = self._ask(state, Run(state.key, binary, state.calibration.tolerances))
+        ran = self._ask(state, Run(state.key, binary))
+        exact = isinstance(ran, Ran) and good(ran)
+        if isinstance(ran, Ran) and not exact and not all(allowed.exact for allowed in state.calibration.tolerances):
+            ran = self._ask(state, Run(state.key, binary, state.calibration.tolerances))
         if not isinstance(ran, Ran):
             return self._ended(ran)
         if not good(ran):
@@ -252,9 +256,9 @@ class CudaRunner(Runner):
             if isinstance(neighbour, Measurement):
                 return replace(neighbour, message=f"the baseline that it was to be held against: {neighbour.message}")
         timed = self._time(state, binary, ran.seconds, GIVE_UP * state.best / state.scale)
-        return timed if isinstance(timed, Measurement) else self._measurement(state, timed)
+        return timed if isinstance(timed, Measurement) else self._measurement(state, timed, exact)
 
-    def _measurement(self, state: _State, timed: Timed) -> Measurement:
+    def _measurement(self, state: _State, timed: Timed, exact: bool) -> Measurement:
         assert state.calibration is not None and state.neighbour is not None
         interval = median_interval(timed.times)
         cost = interval.median * state.scale
@@ -266,9 +270,10 @@ class CudaRunner(Runner):
             unit=self.unit,
             spread=(interval.spread**2 + state.neighbour.spread**2) ** 0.5,
             message=given_up,
-            warning="; ".join(state.calibration.remarks),
+            warning=state.calibration.warning(exact),
             output=timed.ran.output,
             times=timed.times,
+            exact=exact,
         )
 
     def _time_neighbour(self, state: _State) -> Timed | Measurement:

@@ -68,6 +68,7 @@ class HostRunner(Runner):
             ),
             counts=counts,
             seconds=result["run_seconds"],
+            exact=status is RunStatus.OK,
         )
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Measurement:
 
     counts: what the run executed (see docs/cost-model.md), empty where the device does not count.
     spread: relative half-width of the cost's 95 % confidence interval; 0.0 on `host`, which is deterministic.
-    times: seconds of each launch that was timed. seconds: spent on the replay.
+    times: seconds of each launch that was timed. seconds: spent on the replay. exact: every recorded byte is equal.
     """
 
     status: RunStatus
@@ -56,3 +56,4 @@ class Measurement:
     counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     times: tuple[float, ...] = ()
+    exact: bool = False

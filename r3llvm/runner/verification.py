@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from r3llvm.ir import Element
@@ -89,13 +89,22 @@ class Subject:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How a replay of the launch is checked. tolerances: by region. seconds: the baseline's, by events."""
+    """How a replay of the launch is checked. tolerances: by region. seconds: the baseline's, by events.
+
+    exact: the baseline's bytes are the recorded ones. remarks: a line for each tolerance.
+    """
 
     tolerances: tuple[Tolerance, ...]
     poisonings: tuple[Poisoning, ...]
     deterministic: bool
+    exact: bool
     seconds: float
-    remarks: tuple[str, ...] = field(default=())
+    remarks: tuple[str, ...] = ()
+
+    def warning(self, exact: bool) -> str:
+        """What to say of a result that is good: exactly, or within tolerances."""
+        wavers = () if self.deterministic else ("its baseline differs from run to run",)
+        return "; ".join((*wavers, *(() if exact else self.remarks)))
 
 
 def good(ran: Ran) -> bool:
@@ -168,9 +177,8 @@ class Calibrator:
                 RunStatus.UNCHECKABLE,
                 "a kernel that does nothing would pass: what this launch writes cannot be told from what was there",
             )
-        if not deterministic:
-            remarks = ("its baseline differs from run to run", *remarks)
-        return Calibration(tolerances, poisonings, deterministic, min(run.seconds for run in runs), remarks)
+        seconds = min(run.seconds for run in runs)
+        return Calibration(tolerances, poisonings, deterministic, not own, seconds, remarks)
 
     # Tolerances
 

@@ -58,10 +58,14 @@ def recording(tmp_path: Path) -> Recording:
 Open = Callable[..., CudaRunner]
 
 
-def open_runner(patch: pytest.MonkeyPatch, recording: Recording, baseline: str, **options: Any) -> CudaRunner:
+def open_runner(
+    patch: pytest.MonkeyPatch, recording: Recording, baseline: str, rebuilds: Sequence[str] = (), **options: Any
+) -> CudaRunner:
     """A runner whose baseline is this kernel."""
     patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    made = Baseline(Binary(baseline.encode(), "k"), (), Elements({(0, 0): "f32"}))
+    made = Baseline(
+        Binary(baseline.encode(), "k"), tuple(Binary(x.encode(), "k") for x in rebuilds), Elements({(0, 0): "f32"})
+    )
     patch.setattr(cuda_module, "build_baseline", lambda recording, launch, arch: made)
 
     def command(descriptor: int) -> list[str]:
@@ -113,6 +117,16 @@ def test_a_good_candidate_has_a_time(opened: Open, recording: Recording) -> None
     assert measured.times == (5e-6,) * 10
     assert measured.spread == 0.0
     assert runner.device == "Scripted GPU"
+
+
+def test_a_result_within_tolerances_is_told_from_an_exact_one(opened: Open, recording: Recording) -> None:
+    rounds = DOUBLES + "; f32(0)[3] = np.nextafter(f32(0)[3], np.float32(9))"
+    runner, launch = opened(BASELINE, rebuilds=(rounds,)), recording.launches()[0]
+    for kernel, exact in ((BASELINE, True), (DOUBLES, True), (rounds, False)):
+        measured = runner.run(artifact(kernel), launch)
+        assert (measured.status, measured.exact) == (RunStatus.OK, exact)
+        assert ("is compared as f32 within 4 ulps" in measured.warning) == (not exact)
+    assert runner.run(artifact(DOUBLES + "; f32(0)[3] *= 1.001"), launch).status is RunStatus.MISMATCH
 
 
 def test_the_baseline_costs_what_it_takes(opened: Open, recording: Recording) -> None:
