@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -126,6 +125,8 @@ def native_version() -> Tool:
 
 def python_package(name: str) -> Tool:
     """An installed distribution."""
+    import importlib.metadata  # here, as it is slow, and compiler launchers need the rest of this module
+
     try:
         distribution = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r3llvm.errors import R3Error
 from r3llvm.files import content_hash, write_atomically
 
+# No pydantic models: every wrapped compilation writes them, and would wait for pydantic's import.
 
-class Include(BaseModel):
+
+@dataclass(frozen=True)
+class Include:
     """A file that a translation unit read."""
-
-    model_config = ConfigDict(frozen=True)
 
     path: str
     hash: str
 
 
-class StoredModule(BaseModel):
+@dataclass(frozen=True)
+class StoredModule:
     """Where a module came from: modules/<hash>.json of the store."""
-
-    model_config = ConfigDict(frozen=True)
 
     hash: str
     source: str
     command: tuple[str, ...]
     directory: str
     arch: str
-    includes: tuple[Include, ...] = ()
     compiler: str
     created: str
+    includes: tuple[Include, ...] = ()
     options: tuple[str, ...] = ()  # of the code generator, that the build asked for (precision of divisions, …)
     assembler: tuple[str, ...] = ()  # likewise of ptxas
     units: tuple[str, ...] = ()  # of a device link: the modules that this one was linked from
@@ -66,9 +67,10 @@ class Store:
 
     def add(self, bitcode: bytes, description: StoredModule) -> None:
         """Stores a module, with its variables' names; the bitcode is there before the description that names it."""
-        named = description.model_copy(update={"variables": _variables(bitcode)})
+        named = dataclasses.replace(description, variables=_variables(bitcode))
+        known = {name: value for name, value in dataclasses.asdict(named).items() if value is not None}
         self._write(f"modules/{named.hash}.bc", bitcode)
-        self._write(f"modules/{named.hash}.json", named.model_dump_json(indent=1, exclude_none=True).encode())
+        self._write(f"modules/{named.hash}.json", json.dumps(known, indent=1, ensure_ascii=False).encode())
 
     def add_image(self, image_hash: str, module_hash: str) -> None:
         """Says that the device image with `image_hash` was compiled from the module."""
@@ -85,10 +87,12 @@ class Store:
 
     def describe(self, module_hash: str) -> StoredModule:
         """Where the module came from. Raises R3Error when that is missing or damaged."""
+        from pydantic import TypeAdapter
+
         data = self._read(f"modules/{module_hash}.json", module_hash)
         try:
-            return StoredModule.model_validate_json(data)
-        except ValidationError as error:
+            return TypeAdapter(StoredModule).validate_json(data)
+        except ValueError as error:
             raise R3Error(
                 f"modules/{module_hash}.json in the store {self.root} is damaged: wrap the application's build again"
             ) from error

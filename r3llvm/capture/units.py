@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 import r3llvm
 from r3llvm.capture.store import Include, Store, StoredModule
@@ -19,13 +20,18 @@ _VARIABLES = (
 )
 
 
-class Unit(BaseModel):
+@dataclass(frozen=True)
+class Unit:
     """units/<key> of the store: a module, and the files that it was made of as they were then."""
-
-    model_config = ConfigDict(frozen=True)
 
     module: str
     includes: tuple[Include, ...]
+
+    @classmethod
+    def parse(cls, data: bytes) -> Unit:
+        """Raises ValueError, KeyError or TypeError when it is damaged."""
+        unit = json.loads(data)
+        return cls(str(unit["module"]), tuple(Include(**include) for include in unit["includes"]))
 
 
 def unit_key(words: Sequence[str], programs: Sequence[Path]) -> str:
@@ -42,10 +48,10 @@ def unit_key(words: Sequence[str], programs: Sequence[Path]) -> str:
 def unchanged(store: Store, key: str) -> Unit | None:
     """The unit, when the store still has its module and no file that it was made of has changed."""
     try:
-        unit = Unit.model_validate_json((store.root / "units" / key).read_bytes())
+        unit = Unit.parse((store.root / "units" / key).read_bytes())
         if any(content_hash(Path(include.path).read_bytes()) != include.hash for include in unit.includes):
             return None
-    except (OSError, ValidationError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     files = (store.root / "modules" / f"{unit.module}{suffix}" for suffix in (".bc", ".json"))
     return unit if all(path.exists() for path in files) else None
@@ -55,7 +61,7 @@ def remember(store: Store, key: str, module: StoredModule) -> Unit:
     """Says what the unit has become. Raises R3Error when the store cannot be written."""
     unit = Unit(module=module.hash, includes=module.includes)
     try:
-        write_atomically(store.root / "units" / key, unit.model_dump_json().encode(), flush=False)
+        write_atomically(store.root / "units" / key, json.dumps(dataclasses.asdict(unit)).encode(), flush=False)
     except OSError as error:
         raise R3Error(f"cannot write into the store {store.root}: {error.strerror or error}") from error
     return unit

@@ -69,10 +69,11 @@ def test_a_module_that_is_gone_is_captured_again(suffix: str, tmp_path: Path, fi
     assert unchanged(store, "key") is None
 
 
-def test_damage_is_no_match(tmp_path: Path, files: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("damage", ["{", "{}", "[]", '{"module": "0", "includes": [{}]}', "\udcff"])
+def test_damage_is_no_match(damage: str, tmp_path: Path, files: tuple[Path, Path]) -> None:
     store = Store(tmp_path / "store")
     remember(store, "key", stored(store, *files))
-    (store.root / "units" / "key").write_text("{")
+    (store.root / "units" / "key").write_text(damage, errors="surrogateescape")
     assert unchanged(store, "key") is None
 
 
