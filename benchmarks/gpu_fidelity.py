@@ -146,7 +146,9 @@ class Replays:
             "bytes": sum(region.size for region in launches[-1].regions),
             "deterministic": not any("differs from run to run" in said(image) for image in images),
             "checkable": all(image.status is not RunStatus.UNCHECKABLE for image in images),
-            "bit_exact": all(exact(replay) for replay in (*images, *rebuilds)),
+            "bit_exact": all(replay.exact for replay in (*images, *rebuilds)),
+            "image_exact": [image.exact for image in images],
+            "rebuild_exact": [rebuild.exact for rebuild in rebuilds],
             "image": [image.status.value for image in images],
             "rebuild": [rebuild.status.value for rebuild in rebuilds],
             "warnings": list(launches[-1].warnings),
@@ -169,11 +171,6 @@ class Replays:
         if artifact.status is not BuildStatus.OK:
             raise R3Error(f"the rebuild failed: {artifact.status.value}: {artifact.message}")
         return [runner.run(artifact, launch) for launch in launches if launch.module == module]
-
-
-def exact(replay: Measurement) -> bool:
-    """Every byte as recorded: verified, and under no tolerance."""
-    return replay.status is RunStatus.OK and "is compared" not in replay.warning
 
 
 def said(replay: Measurement) -> str:
