@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "recorder/arena.h"
+#include "recorder/capturing.h"
 #include "recorder/context.h"
 #include "recorder/foreign.h"
 #include "recorder/kernel.h"
@@ -273,7 +274,9 @@ CUresult Recorder::alone(const Launch& launch, const Kernel& kernel, std::uint64
 
 std::unique_ptr<Snapshots> Recorder::before(const Launch& launch, const Kernel& kernel, std::uint64_t index,
                                             std::vector<std::byte> arguments, std::vector<AttributeRecord> attributes) {
-  if (const CUresult code = driver().cuCtxSynchronize(); code != CUDA_SUCCESS) {
+  // A capture may have begun since the launch was found to be recordable.
+  const CUresult code = capturing() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : driver().cuCtxSynchronize();
+  if (code != CUDA_SUCCESS) {
     if (capture_error(code)) ++captured_launches_;
     return nullptr;  // an error of the application's own, which the launch will tell it
   }

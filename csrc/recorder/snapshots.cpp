@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "recorder/capturing.h"
+
 namespace r3::recorder {
 namespace {
 
@@ -44,8 +46,9 @@ Snapshots::Snapshots(Context& context, Writer& writer, Staging& staging, LaunchR
 
 void Snapshots::after(CUresult code) noexcept {
   try {
-    if (code == CUDA_SUCCESS) code = driver().cuCtxSynchronize();
-    if (code == CUDA_SUCCESS) {
+    if (code == CUDA_SUCCESS && capturing()) {
+      launch_->refuse("a stream began to capture while it ran: waiting for its end would break the capture");
+    } else if (code == CUDA_SUCCESS && (code = driver().cuCtxSynchronize()) == CUDA_SUCCESS) {
       take_epilogue();
     } else {
       launch_->refuse("the launch failed: " + error_name(code));
