@@ -24,15 +24,14 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Once a launch is in the stream, whatever fails there is its doing. What kills the context came up while it ran.
+// Tells what the kernel did while it ran, which kills the context, from a launch that was refused and from what failed
+// around it.
 template <typename Body>
 auto blame(Body body) {
   try {
     return body();
-  } catch (const Fault& fault) {
-    if (driver().cuCtxSynchronize() == CUDA_SUCCESS) throw;
-    throw Fault(fault.code, "kernel", "run");
   } catch (const DriverError& error) {
+    if (driver().cuCtxSynchronize() == CUDA_SUCCESS) throw;
     throw Fault(error.code, "kernel", "run");
   }
 }
