@@ -36,7 +36,7 @@ OWN = ROOT / "benchmarks" / "programs"
 # Sizes for a GPU: what a kernel touches stays within half of L2, or is many times L2, so that what the kernel before it
 # left there hardly matters; launches are several.
 EXAMPLES = {
-    "histogram": "268435456 1056 8",
+    "histogram": "134217728 1056 8",
     "hydro": "96 10",
     "lbm": "2048 1024 6",
     "lookup": "2000000 48 512 8",
