@@ -349,7 +349,7 @@ void Recorder::forget_all() {
   kernels_.forget_all();
   if (profile_) profile_->read_all();
   if (const std::lock_guard lock(mutex_); !staging_) return;
-  staging_->wait_for_the_writer();
+  staging_->wait();
 }
 
 bool Recorder::make_room() {

@@ -90,13 +90,6 @@ void Staging::wait() {
   changed_.wait(lock, [this] { return jobs_.empty(); });
 }
 
-void Staging::wait_for_the_writer() {
-  ++starved_;
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return jobs_.empty() && lent_ == 0; });
-  --starved_;
-}
-
 void Staging::work() {
   const Relaxed relaxed;
   std::unique_lock lock(mutex_);
@@ -138,15 +131,8 @@ void Staging::copy_to_host(Batch& batch) {
     const CUresult code = driver().cuEventSynchronize(ring.filled(next.buffer));
     if (code != CUDA_SUCCESS) ring.give_back(next.buffer);
     check(code, "a copy to the host");
-    {
-      const std::lock_guard lock(mutex_);
-      ++lent_;
-    }
-    writer_.store({batch.launch, ring.data(next.buffer), std::move(next.parts), [this, &ring, buffer = next.buffer] {
-                     ring.give_back(buffer);
-                     const std::lock_guard lock(mutex_);
-                     if (--lent_ == 0) changed_.notify_all();
-                   }});
+    writer_.store({batch.launch, ring.data(next.buffer), std::move(next.parts),
+                   [&ring, buffer = next.buffer] { ring.give_back(buffer); }});
   };
   const auto take = [&] {
     for (;;) {

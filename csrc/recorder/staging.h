@@ -24,8 +24,8 @@ struct Batch {
   Context* context;
   std::shared_ptr<Pending> launch;
   std::vector<Piece> pieces;
-  std::shared_ptr<DeviceBuffer>
-      buffer;  // what the pieces lie in, freed when all is copied; null: the application's memory
+  // What the pieces lie in, freed when all is copied; null: they are the application's memory, and it waits.
+  std::shared_ptr<DeviceBuffer> buffer;
 
   bool awaited() const { return !buffer; }
 };
@@ -38,8 +38,7 @@ class Staging {
   // The future is ready when the pieces may change again.
   std::shared_future<void> copy(Batch batch);
   bool busy();
-  void wait();                 // until no copy of ours is left on the device
-  void wait_for_the_writer();  // until pinned buffers are empty, too: they end with their context
+  void wait();  // until no copy of ours is left on the device
 
  private:
   class Ring;
@@ -56,7 +55,6 @@ class Staging {
   std::condition_variable changed_;
   std::deque<Job> jobs_;                             // the first is being worked on
   std::map<Context*, std::unique_ptr<Ring>> rings_;  // of the thread
-  std::size_t lent_ = 0;                             // pinned buffers that the writer has
   std::atomic<unsigned> starved_{0};                 // who waits for buffers
 };
 
