@@ -1,6 +1,5 @@
 #include "recorder/image.h"
 
-#include <dlfcn.h>
 #include <link.h>
 
 #include <algorithm>
@@ -26,10 +25,43 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Whether `data` lies in a program or shared library, which outlives what is loaded from it.
+// Calls `use` with the program or library that `address` lies in, if any. Not dladdr, which looks through all its
+// symbols.
+template <class F>
+bool with_program_around(const void* address, F&& use) {
+  struct Search {
+    std::uint64_t address;
+    F& use;
+  } search{reinterpret_cast<std::uint64_t>(address), use};
+  return dl_iterate_phdr(
+             [](dl_phdr_info* object, std::size_t, void* argument) {
+               const auto& [address, use] = *static_cast<Search*>(argument);
+               for (const ElfW(Phdr) & segment : std::span(object->dlpi_phdr, object->dlpi_phnum)) {
+                 if (segment.p_type != PT_LOAD) continue;
+                 if (address - object->dlpi_addr - segment.p_vaddr >= segment.p_memsz) continue;
+                 use(*object);
+                 return 1;
+               }
+               return 0;
+             },
+             &search) != 0;
+}
+
+// What lies in a program or shared library outlives what is loaded from it.
 bool in_program(const void* data) {
-  Dl_info info;
-  return dladdr(data, &info) != 0;
+  return data && with_program_around(data, [](const dl_phdr_info&) {});
+}
+
+// Calls `use` with the constant data of the program or library that `address` lies in.
+template <class F>
+void for_constants_around(const void* address, F&& use) {
+  with_program_around(address, [&](const dl_phdr_info& object) {
+    for (const ElfW(Phdr) & segment : std::span(object.dlpi_phdr, object.dlpi_phnum)) {
+      if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_R) || segment.p_flags & PF_W) continue;
+      const auto* start = reinterpret_cast<const char*>(object.dlpi_addr + segment.p_vaddr);
+      use(std::string_view(start, segment.p_filesz));
+    }
+  });
 }
 
 struct Recognised {
@@ -46,31 +78,6 @@ Recognised recognise(const void* data) {
     return {"ptx", std::as_bytes(std::span(text, std::strlen(text)))};
   }
   return {};
-}
-
-// Calls `use` with the constant data of the program or library that `address` lies in.
-template <class F>
-void for_constants_around(const void* address, F&& use) {
-  struct Search {
-    std::uint64_t address;
-    F& use;
-  } search{reinterpret_cast<std::uint64_t>(address), use};
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, std::size_t, void* argument) {
-        const auto& [address, use] = *static_cast<Search*>(argument);
-        const std::span headers(object->dlpi_phdr, object->dlpi_phnum);
-        const auto loads = [&](const ElfW(Phdr) & segment) {
-          return segment.p_type == PT_LOAD && address - object->dlpi_addr - segment.p_vaddr < segment.p_memsz;
-        };
-        if (std::none_of(headers.begin(), headers.end(), loads)) return 0;
-        for (const ElfW(Phdr) & segment : headers) {
-          if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_R) || segment.p_flags & PF_W) continue;
-          const auto* start = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
-          use(std::string_view(start, segment.p_filesz));
-        }
-        return 1;
-      },
-      &search);
 }
 
 // "f" of "a::f" and "f(int)::f"
