@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import threading
@@ -239,7 +240,9 @@ class CudaRunner(Runner):
         state.neighbour = None
         timed = self._time_neighbour(state)
         assert state.calibration is not None
-        return timed if isinstance(timed, Measurement) else self._measurement(state, timed, state.calibration.exact)
+        return (
+            timed if isinstance(timed, Measurement) else self._measurement(state, timed, state.calibration.exact, 0.0)
+        )
 
     def _measure(self, state: _State, binary: Binary) -> Measurement:
         assert state.calibration is not None
@@ -256,10 +259,13 @@ class CudaRunner(Runner):
             if isinstance(neighbour, Measurement):
                 return replace(neighbour, message=f"the baseline that it was to be held against: {neighbour.message}")
         timed = self._time(state, binary, ran.seconds, GIVE_UP * state.best / state.scale)
-        return timed if isinstance(timed, Measurement) else self._measurement(state, timed, exact)
+        assert state.neighbour is not None
+        spread = state.neighbour.spread
+        return timed if isinstance(timed, Measurement) else self._measurement(state, timed, exact, spread)
 
-    def _measurement(self, state: _State, timed: Timed, exact: bool) -> Measurement:
-        assert state.calibration is not None and state.neighbour is not None
+    def _measurement(self, state: _State, timed: Timed, exact: bool, spread: float) -> Measurement:
+        """spread: that of what it is held against."""
+        assert state.calibration is not None
         interval = median_interval(timed.times)
         cost = interval.median * state.scale
         state.best = min(state.best, cost)
@@ -268,7 +274,7 @@ class CudaRunner(Runner):
             RunStatus.OK,
             cost=cost,
             unit=self.unit,
-            spread=(interval.spread**2 + state.neighbour.spread**2) ** 0.5,
+            spread=math.hypot(interval.spread, spread),
             message=given_up,
             warning=state.calibration.warning(exact),
             output=timed.ran.output,
@@ -420,7 +426,9 @@ class CudaRunner(Runner):
         if isinstance(reply, Fault):
             if reply.sticky:
                 self._workers.replace()
-            return Ended(_status(reply), f"{reply.name} at the kernel's {reply.step}", reply.output, reply.sticky)
+            said = reply.output.strip().splitlines()[:1]  # an assertion's words, or why a binary does not fit
+            message = ": ".join((f"{reply.name} at the kernel's {reply.step}", *said))
+            return Ended(_status(reply), message, reply.output, reply.sticky)
         return reply
 
     def _deadline(self, state: _State, request: Poison | Run | Time, seconds: float) -> float:

@@ -1,7 +1,7 @@
 """A worker without a GPU: a binary's code is Python, run on the recorded memory.
 
 It sees `memory` (a bytearray for each region), `prologue` and `epilogue` (bytes), `state` (a dict for the life of the
-process), `f32(region)` (memory as an array) and `fault(code, sticky)`; it sets `seconds`, what one launch takes.
+process), `f32(region)` (memory as an array) and `fault(code, …)`; it sets `seconds`, what one launch takes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ FLOATS = {"f32": (np.float32, np.int32), "f64": (np.float64, np.int64), "f16": (
 
 
 class Faulted(Exception):
-    def __init__(self, code: int, sticky: bool = True) -> None:
-        self.reply = Fault(code, f"CUDA_ERROR_{code}", "run" if sticky else "launch", sticky)
+    def __init__(self, code: int, sticky: bool = True, output: str = "") -> None:
+        self.reply = Fault(code, f"CUDA_ERROR_{code}", "run" if sticky else "launch", sticky, output)
 
 
 @dataclass
@@ -180,8 +180,8 @@ def view(data: bytes | bytearray) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
-def fault(code: int, sticky: bool = True) -> None:
-    raise Faulted(code, sticky)
+def fault(code: int, sticky: bool = True, output: str = "") -> None:
+    raise Faulted(code, sticky, output)
 
 
 def main() -> None:

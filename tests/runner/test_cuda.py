@@ -147,7 +147,7 @@ def test_the_baseline_costs_what_it_takes(opened: Open, recording: Recording) ->
         ("fault(716)", RunStatus.MISALIGNED, ""),
         ("fault(719)", RunStatus.TRAP, ""),
         ("fault(715)", RunStatus.ILLEGAL_INSTRUCTION, ""),
-        ("fault(710)", RunStatus.ASSERT, ""),
+        ("fault(710, output='k.cu:5: no\\nmore')", RunStatus.ASSERT, "CUDA_ERROR_710 at the kernel's run: k.cu:5: no"),
         ("fault(702)", RunStatus.TIMEOUT, ""),
         ("fault(714)", RunStatus.STACK_OVERFLOW, ""),
         ("fault(2, False)", RunStatus.MEMORY, ""),
