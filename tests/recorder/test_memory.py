@@ -6,11 +6,12 @@ import struct
 
 import numpy as np
 
+from r3llvm.recording.manifest import Launch
 from tests.recorder.conftest import Record
 from tests.recorder.test_launches import ARENA, N, region_at, words
 
 
-def allocations(launch) -> list[int]:
+def allocations(launch: Launch) -> list[int]:
     return [region.base for region in launch.regions if region.kind == "allocation"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_ranks(record: Record, environment: dict[str, str], records: bool) -> No
     assert bool(record("many", **environment).journal.launches) == records
 
 
-def test_a_profile(record: Record, tmp_path) -> None:
+def test_a_profile(record: Record, tmp_path: Path) -> None:
     profile = tmp_path / "profile.json"
     recorded = record("many", R3LLVM_RECORD_PROFILE=str(profile))
     assert not recorded.journal.launches
@@ -84,3 +85,18 @@ def test_a_profile(record: Record, tmp_path) -> None:
     assert all(kernel["seconds"] > 0 and kernel["median_seconds"] > 0 for kernel in kernels.values())
     if not recorded.gpu:  # the stand-in's launches all take the same time
         assert kernels["saxpy"]["seconds"] == pytest.approx(12 * kernels["saxpy"]["median_seconds"], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "application",
+    [
+        *("nothing", "list", "packed", "extended", "cooperative", "variables", "library", "stream_ordered", "foreign"),
+        *("own_mappings", "captured", "unloads", "threads", "exhausts", "forks", "exits_running", "faults", "contexts"),
+    ],
+)
+def test_profiling_changes_no_application(record: Record, tmp_path: Path, application: str) -> None:
+    profile = tmp_path / "profile.json"
+    recorded = record(application, R3LLVM_RECORD_PROFILE=str(profile))
+    assert recorded.outcome.errors == recorded.plain.errors
+    assert not (recorded.folder / "journal.jsonl").exists()
+    assert profile.exists() == (application != "nothing")

@@ -395,6 +395,8 @@ void faults() {
   launch(writes, out, n);
   std::printf("launch %s\n", name_of(try_launch(illegal, nullptr, out)));
   std::printf("synchronise %s\n", name_of(cuda().cuCtxSynchronize()));
+  std::printf("allocate %s\n", name_of(cuda().cuMemAlloc(&out, 4)));
+  std::printf("free %s\n", name_of(cuda().cuMemFree(out)));
   std::printf("launch %s\n", name_of(try_launch(writes, nullptr, out, n)));
 }
 
