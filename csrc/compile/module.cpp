@@ -6,6 +6,7 @@
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetOptions.h>
@@ -72,6 +73,20 @@ void DeviceModule::throw_diagnostics() const {
   if (!diagnostics_.empty()) throw CompileError(one_line(diagnostics_));
 }
 
+namespace {
+
+// As clang does for CUDA: libdevice's functions carry no `contract` flags, and are contracted all the same. Where a
+// build asked for none (-ffp-contract=off), -nvptx-fma-level=0 says so, and only the module's own flags count.
+llvm::FPOpFusion::FPOpFusionMode contraction() {
+  const auto& options = llvm::cl::getRegisteredOptions();
+  const auto found = options.find("nvptx-fma-level");
+  if (found == options.end() || found->second->getNumOccurrences() == 0) return llvm::FPOpFusion::Fast;
+  const auto* level = static_cast<const llvm::cl::opt<unsigned>*>(found->second);
+  return level->getValue() == 0 ? llvm::FPOpFusion::Standard : llvm::FPOpFusion::Fast;
+}
+
+}  // namespace
+
 std::unique_ptr<llvm::TargetMachine> target_machine(const llvm::Triple& triple, const Target& target) {
   note("setting up the target " + target.cpu + " " + target.features);
   std::string error;
@@ -81,10 +96,8 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const llvm::Triple& triple, 
                                               llvm::CodeGenOptLevel::Default, llvm::CodeGenOptLevel::Aggressive};
   if (target.codegen_level < 0 || target.codegen_level > 3)
     throw PipelineError("the code generation level is 0 to 3, not " + std::to_string(target.codegen_level));
-  // As clang does for CUDA: libdevice's functions carry no `contract` flags, and are contracted all the same. A build
-  // that asked for none (-ffp-contract=off) says -nvptx-fma-level=0.
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  options.AllowFPOpFusion = contraction();
   auto machine =
       compat::create_machine(*backend, triple, target.cpu, target.features, options, levels[target.codegen_level]);
   if (!machine) throw CompileError("LLVM made no target machine for " + triple.str());

@@ -324,3 +324,21 @@ def test_list_passes() -> None:
 
 def test_llvm_version() -> None:
     assert _native.LLVM_VERSION.split(".")[0] in ("20", "21", "22")
+
+
+UNFLAGGED = b"""
+target triple = "nvptx64-nvidia-cuda"
+define ptx_kernel void @axpx(ptr addrspace(1) %p, float %x) {
+  %v = load float, ptr addrspace(1) %p
+  %product = fmul float %v, %x
+  %sum = fadd float %product, %x
+  store float %sum, ptr addrspace(1) %p
+  ret void
+}
+"""
+
+
+def test_arithmetic_is_contracted_as_clang_does_unless_the_build_asked_for_none() -> None:
+    module = assemble(UNFLAGGED)
+    assert b"fma.rn" in _native.compile(module, "default<O3>").ptx
+    assert b"fma.rn" not in _native.compile(module, "default<O3>", options=["-nvptx-fma-level=0"]).ptx
