@@ -45,9 +45,9 @@ def nvcc() -> NoReturn:
 def launch(words: Sequence[str]) -> NoReturn:
     """Becomes the compiler when there is nothing to capture; else compiles, captures and exits as the compiler does."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    settings = Settings.of(os.environ)
-    command = list(words)
+    settings, command = Settings(), list(words)
     try:
+        settings = Settings.of(os.environ)
         command = prepare(words)
         if settings.report:
             Report(settings.report).called()

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from r3llvm.errors import UsageError
+
 DEFAULT_ARCH = "sm_90"
+DEVICES = ("host", "cuda", "auto")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 
 
@@ -22,12 +25,15 @@ class Settings(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Settings:
-        """R3LLVM_STORE, R3LLVM_ARCH, R3LLVM_DEVICE, R3LLVM_STRICT and R3LLVM_REPORT."""
+        """R3LLVM_STORE, R3LLVM_ARCH, R3LLVM_DEVICE, R3LLVM_STRICT, R3LLVM_REPORT. Raises UsageError for no device."""
+        device = environment.get("R3LLVM_DEVICE") or "auto"
+        if device not in DEVICES:
+            raise UsageError(f"R3LLVM_DEVICE is {device!r}: say {', '.join(DEVICES)}")
         store, report = environment.get("R3LLVM_STORE"), environment.get("R3LLVM_REPORT")
         return cls(
             store=Path(store) if store else None,
             arch=environment.get("R3LLVM_ARCH") or DEFAULT_ARCH,
-            device=environment.get("R3LLVM_DEVICE") or "auto",
+            device=device,
             strict=environment.get("R3LLVM_STRICT", "").lower() in _TRUE,
             report=Path(report) if report else None,
         )

@@ -39,6 +39,8 @@ def make(device: str, folder: Path | None = None, settings: Mapping[str, str] | 
             return target
     else:
         target = folder.absolute()
+        if toolkit is None:
+            raise UsageError("no CUDA toolkit found to stand in for: name it in CUDA_HOME")
         if target.exists() and not _is_ours(target) and (not target.is_dir() or any(target.iterdir())):
             raise UsageError(f"{folder} is there already and no stand-in of r3llvm's: name another folder")
     if os.pathsep in str(target):

@@ -14,7 +14,7 @@ from r3llvm.capture.compilers import Kind, kind_of
 from r3llvm.capture.launchers import prepare
 from r3llvm.capture.launchers import wrap as wrap_command
 from r3llvm.capture.report import Summary
-from r3llvm.capture.settings import DEFAULT_ARCH, Settings
+from r3llvm.capture.settings import DEFAULT_ARCH, DEVICES, Settings
 from r3llvm.errors import R3Error, UsageError
 from r3llvm.toolchain import find_llvm_tool
 
@@ -24,7 +24,7 @@ from r3llvm.toolchain import find_llvm_tool
 @click.option("--arch", default=DEFAULT_ARCH, show_default=True, help="GPU architecture, where the command names none.")
 @click.option(
     "--device",
-    type=click.Choice(["host", "cuda", "auto"]),
+    type=click.Choice(DEVICES),
     default="auto",
     show_default=True,
     help="Where the program will run: decides which CUDA runtime it is linked with.",
@@ -67,14 +67,14 @@ def command(
     if not words and toolkit is None:
         raise UsageError("no command given: say `r3llvm wrap -- make`, or `r3llvm wrap -- nvcc -c app.cu`")
     if toolkit is None and kind_of(_find(words[0])) is not Kind.OTHER:
-        os.environ.update(settings.environment)
         return wrap_command(prepare((_find(words[0]), *words[1:])), settings)
     return _build(words, settings, toolkit)
 
 
 def _build(words: tuple[str, ...], settings: Settings, toolkit: Path | None) -> int:
-    from r3llvm.capture import build, shims
+    from r3llvm.capture import build, shims, standin
 
+    standin.strip(os.environ)  # of a wrapped build that this one is a part of
     folder = shims.make(settings.device, toolkit, settings.environment if toolkit else None)
     if not words:
         click.echo(

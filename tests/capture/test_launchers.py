@@ -190,6 +190,8 @@ def test_settings_travel_through_the_environment(tmp_path: Path, monkeypatch: py
     assert Settings.of(settings.environment) == settings._replace(store=tmp_path / "store")
     assert Settings.of({}) == Settings()
     assert Settings.of(Settings().environment) == Settings()
+    with pytest.raises(UsageError, match="R3LLVM_DEVICE is 'gpu'"):
+        Settings.of({"R3LLVM_DEVICE": "gpu"})
 
 
 def test_a_fault_of_ours_does_not_cost_the_build(nvcc: Path, tmp_path: Path) -> None:

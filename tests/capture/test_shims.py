@@ -164,6 +164,8 @@ def test_a_stand_in_of_ones_own_captures_whoever_calls_it(machine: Path) -> None
 
 def test_without_a_toolkit_there_are_shims_alone(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shims, "find_toolkit", lambda named=None: None)
+    with pytest.raises(UsageError, match="no CUDA toolkit"):
+        shims.make("cuda", machine / "standin", {})
     folder = shims.make("cuda")
     environment = shims.environment(folder, {"PATH": os.environ["PATH"]})
     assert sorted(environment) == ["CUDACXX", "PATH", "R3LLVM_STANDIN"]
