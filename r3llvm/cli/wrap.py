@@ -59,7 +59,9 @@ def command(
     r3llvm wrap -- nvcc -arch=sm_90 app.cu -o app
     r3llvm wrap --compile-commands build/compile_commands.json
     """
-    settings = Settings((store or default_store()).absolute(), arch, device, strict)
+    # The report is that of a wrapped build that this command is a part of.
+    report = Settings.of(os.environ).report
+    settings = Settings((store or default_store()).absolute(), arch, device, strict, report)
     if compile_commands is not None:
         if words or toolkit:
             raise UsageError("--compile-commands builds nothing: leave out the command and --toolkit")
@@ -85,7 +87,7 @@ def _build(words: tuple[str, ...], settings: Settings, toolkit: Path | None) -> 
         return 0
     status, summary = build.build(words, settings, folder)
     _tell(summary)
-    if not summary.n_calls and not status:
+    if not (summary.n_calls or summary.outcomes or status):
         click.echo(
             "r3llvm: nothing was to be done, or the build calls its compilers by their paths: "
             "configure it under `r3llvm wrap` too, or see --toolkit",

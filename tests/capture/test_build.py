@@ -95,6 +95,12 @@ def test_names_with_spaces_and_accents(project: Project) -> None:
 
 
 @needs_nvcc
+def test_a_compiler_that_a_build_wraps_itself_counts(project: Project) -> None:
+    script = f"{' '.join(WRAP)} -- nvcc -arch=sm_90 -c shift.cu"
+    assert project.run(*WRAP, "--", "sh", "-c", script) == "r3llvm: 1 unit captured\n"
+
+
+@needs_nvcc
 def test_probes_leave_no_trace(project: Project) -> None:
     folder = project.folder / "CMakeFiles" / "CMakeScratch" / "TryCompile-1"
     folder.mkdir(parents=True)
