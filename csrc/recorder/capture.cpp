@@ -222,7 +222,7 @@ CUresult Recorder::launch(const Launch& launch, const std::function<CUresult()>&
       } else if (profile_) {
         kernel->load();
         wanted = true;
-      } else if (own()) {
+      } else if (settings_.criteria.want_launch(index) && own()) {
         if (!kernel->unknown.empty()) throw Refusal(kernel->unknown);
         attributes = attributes_of(launch);
         arguments = kernel->pack(launch);
