@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -316,21 +315,3 @@ def this_gpu() -> Gpu:
 def device_name(gpu: Gpu) -> str:
     """As results are named: "NVIDIA H200" → "h200"."""
     return "-".join(gpu.name.lower().removeprefix("nvidia ").split())
-
-
-@cache
-def l2_bytes() -> int:
-    """Of the first GPU. Asked in a process of its own, as this one never touches CUDA."""
-    output = subprocess.run([sys.executable, "-c", _L2_PROBE], capture_output=True, text=True, timeout=60).stdout
-    if not output.strip().isdigit():
-        raise RowFailed("the driver does not say how large the L2 cache is")
-    return int(output)
-
-
-_L2_PROBE = """
-import ctypes
-cuda, size, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
-assert cuda.cuInit(0) == 0 and cuda.cuDeviceGet(ctypes.byref(device), 0) == 0
-assert cuda.cuDeviceGetAttribute(ctypes.byref(size), 38, device) == 0  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
-print(size.value)
-"""

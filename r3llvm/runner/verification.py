@@ -141,6 +141,7 @@ class Calibrator:
         self._subject = subject
         self._mode = mode
         self._exact = tuple(Tolerance() for _ in subject.names)
+        self._elements = list(subject.elements)  # guessed where the subject does not know
 
     def calibrate(self) -> Calibration:
         """Raises Unverifiable when no check would tell a right result from a wrong one."""
@@ -194,7 +195,7 @@ class Calibrator:
         """Has the worker measure these regions, by numbers rather than by bytes: one unit of tolerance does it. What
         is not known to be floating point is measured as if it were, which tells one integer from another.
         """
-        kinds: list[Element] = ["f32" if element == "bytes" else element for element in self._subject.elements]
+        kinds: list[Element] = ["f32" if element == "bytes" else element for element in self._elements]
         return tuple(Tolerance(kind, ulps=1) if i in regions else Tolerance() for i, kind in enumerate(kinds))
 
     def _tolerances(
@@ -212,16 +213,12 @@ class Calibrator:
                 rebuilds.append(binary)
                 loose |= _differing([ran])
         for region in sorted(own):
-            if self._subject.elements[region] == "bytes":
-                name = self._subject.names[region]
+            if self._elements[region] == "bytes":
                 if deterministic:
                     raise Unverifiable(RunStatus.MISMATCH, self._no_reproduction(runs))
-                raise Unverifiable(
-                    RunStatus.UNCHECKABLE,
-                    f"{name} differs from run to run of the baseline and is not known to hold floating-point numbers",
-                )
+                self._elements[region] = self._guess(region)
         sums = {region for region, adds in enumerate(self._subject.sums) if adds}
-        loose = {region for region in loose | sums if self._subject.elements[region] != "bytes"}
+        loose = {region for region in loose | sums if self._elements[region] != "bytes"}
         if not loose:
             return self._exact, ()
         probe = self._probe(loose)
@@ -229,7 +226,7 @@ class Calibrator:
         others = [ran for binary in rebuilds if (ran := self._try(binary, probe))]
         chosen, remarks = list(self._exact), []
         for region in sorted(loose):
-            element, name = self._subject.elements[region], self._subject.names[region]
+            element, name = self._elements[region], self._subject.names[region]
             magnitude = self._subject.magnitude(region)
             seen = [ran.comparisons[region] for ran in baseline]
             if region in sums:
@@ -240,8 +237,26 @@ class Calibrator:
             if found is None:
                 raise Unverifiable(RunStatus.MISMATCH, self._no_reproduction(baseline))
             chosen[region] = found
-            remarks.append(f"{name} is compared {describe(found)}")
+            guessed = ", its type guessed from how runs differ" if self._subject.elements[region] == "bytes" else ""
+            remarks.append(f"{name} is compared {describe(found)}{guessed}")
         return tuple(chosen), tuple(remarks)
+
+    def _guess(self, region: int) -> Element:
+        """The type as which the baseline's runs differ by roundings. Of a kernel that is known by its image alone,
+        nothing says what its memory holds; read as another type than they are, numbers differ by more, or by less
+        than is allowed for anyway.
+        """
+        kinds: tuple[Element, ...] = ("f64", "f32")
+        for kind in kinds:
+            probe = tuple(Tolerance(kind, ulps=1) if i == region else exact for i, exact in enumerate(self._exact))
+            runs = [self._run(self._subject.baseline, probe) for _ in range(REPLAYS)]
+            if tolerance(kind, [ran.comparisons[region] for ran in runs], 0.0):
+                return kind
+        raise Unverifiable(
+            RunStatus.UNCHECKABLE,
+            f"{self._subject.names[region]} differs from run to run of the baseline by more than roundings of "
+            "floating-point numbers",
+        )
 
     def _no_reproduction(self, runs: Sequence[Ran]) -> str:
         differing = {
@@ -292,7 +307,7 @@ class Calibrator:
         for pattern in PATTERNS if where == "changed" else ():
             if not self._poison(region, pattern, where) or not self._passes(tolerances):
                 return None
-        pattern = PATTERNS[1] if self._subject.elements[region] == "bytes" else PATTERNS[0]
+        pattern = PATTERNS[1] if self._elements[region] == "bytes" else PATTERNS[0]
         if not self._poison(region, pattern, where) or not self._passes(tolerances):
             return None
         return Poisoning(region, pattern, where)

@@ -241,6 +241,17 @@ def test_sums_in_any_order_are_not_held_to_one_of_them(doubling: Bench) -> None:
     assert doubling.calibrate(DOUBLES, [], ["f32", "f32"], "exact", [True, False]).tolerances[0].exact
 
 
+def test_what_differs_by_roundings_is_taken_for_floating_point(doubling: Bench) -> None:
+    """Of a kernel that is known by its image alone, nothing says what its memory holds."""
+    wavers = DOUBLES + "; state['n'] = state.get('n', 0) + 1; f32(0)[5] *= np.float32(1 + state['n'] % 2 * 1.2e-7)"
+    calibration = doubling.calibrate(wavers)
+    assert calibration.tolerances[0].element == "f32"
+    assert "region 0 is compared as f32" in calibration.warning(exact=False)
+    assert "guessed" in calibration.warning(exact=False)
+    assert not doubling.passes(DOUBLES + "; f32(0)[5] *= 1.01", calibration)
+    assert not doubling.passes(None, calibration)
+
+
 def test_integers_that_differ_from_run_to_run_cannot_be_checked(doubling: Bench) -> None:
     wavers = DOUBLES + "; state['n'] = state.get('n', 0) + 1; memory[0][5] = state['n'] % 200"
     with pytest.raises(Unverifiable, match="region 0 differs from run to run") as caught:
