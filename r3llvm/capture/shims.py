@@ -177,8 +177,12 @@ def _shim(name: str, real: str, target: Path, host: bool, always: bool) -> bytes
         Kind.LAUNCHER: 'case "${1##*/}" in *nvcc|*clang*) ;; *) r3=1 ;; esac',
     }.get(kind_of_name(name))
     if quick:
-        lines += ["r3=", quick]
-        lines.append(f'case "$r3$PATH" in 1{folder}/shims:*) PATH=${{PATH#*:}}; exec {program} "$@" ;; esac')
+        without = '${r3path%%"$r3shims"*}:${r3path#*"$r3shims"}'
+        lines += [
+            *("r3=", quick, f"r3path=:$PATH: r3shims=:{folder}/shims:"),
+            f'case "$r3path" in *"$r3shims"*) r3path={without} ;; esac',
+            f'if [ "$r3" ]; then r3path=${{r3path#:}}; PATH=${{r3path%:}}; exec {program} "$@"; fi',
+        ]
     lines.append(f'exec {shlex.quote(sys.executable)} -IS {folder}/launch.py {program} "$@"')
     return standin.HEAD + os.fsencode("\n".join([*lines, ""]))
 

@@ -90,6 +90,24 @@ def test_what_has_nothing_to_do_with_cuda_starts_no_python(machine: Path) -> Non
         assert done.stderr == "python\n", text
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("{shims}:/usr/bin:/bin", "/usr/bin:/bin"),
+        ("/first:{shims}:/usr/bin:/bin", "/first:/usr/bin:/bin"),
+        ("/usr/bin:/bin:{shims}", "/usr/bin:/bin"),
+        (":{shims}:/usr/bin:", ":/usr/bin:"),
+        ("/usr/bin:/bin", "/usr/bin:/bin"),
+    ],
+)
+def test_compilers_find_no_shims_on_path(path: str, expected: str, machine: Path) -> None:
+    folder = shims.make("cuda")
+    environment = {**shims.environment(folder, os.environ), "PATH": path.format(shims=folder / "shims")}
+    for name in ("g++", "nvcc"):  # without Python, and with it
+        said = output([str(folder / "shims" / name), "-c", "a.cpp"], **environment)
+        assert f" path={expected} cuda=" in said
+
+
 def test_links_for_the_host_are_looked_at(machine: Path) -> None:
     folder = shims.make("host")
     (folder / "launch.py").write_text("raise SystemExit('python')\n")
