@@ -32,8 +32,8 @@ def make(device: str, folder: Path | None = None, settings: Mapping[str, str] | 
     compilers, toolkit, host = dict(_compilers()), _toolkit(), resolve_device(device) == "host"
     if folder is None:
         identity = ascii(
-            (sys.executable, _module_path(), compilers, toolkit, _entries(toolkit), host, r3llvm.__version__)
-        )
+            (sys.executable, _module_path(), compilers, toolkit, _entries(toolkit), host, Path(__file__).read_bytes())
+        )  # of the file too, as it says what shims are like
         target = _cache() / content_hash(identity.encode())
         if target.exists():
             return target
