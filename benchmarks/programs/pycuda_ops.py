@@ -49,7 +49,7 @@ def main() -> None:
     say("smooth", result)
 
     pairs = np.array(
-        [(int(source), n), (int(target), n)], dtype=[("data", np.uint64), ("n", np.int32), ("pad", np.int32)]
+        [(int(source), n, 0), (int(target), n, 0)], dtype=[("data", np.uint64), ("n", np.int32), ("pad", np.int32)]
     )
     table = cuda.mem_alloc(pairs.nbytes)
     cuda.memcpy_htod(table, pairs.tobytes())

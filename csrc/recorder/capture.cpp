@@ -27,6 +27,7 @@
 #include "recorder/snapshots.h"
 #include "recorder/staging.h"
 #include "recorder/turnstile.h"
+#include "recorder/wait.h"
 #include "recorder/writer.h"
 
 namespace r3::recorder {
@@ -165,6 +166,7 @@ class Recorder {
   void forget(CUfunction function) { kernels_.forget(function); }
   void forget_all();
   bool make_room();
+  void settle() { wait_for_copies(); }
   void finish() noexcept;
 
  private:
@@ -175,6 +177,7 @@ class Recorder {
   std::unique_ptr<Snapshots> before(const Launch& launch, const Kernel& kernel, std::uint64_t index,
                                     std::vector<std::byte> arguments, std::vector<AttributeRecord> attributes);
   bool recordable(CUstream stream);
+  void wait_for_copies();
   void end();
   bool own();
   void skipped(const std::string& kernel);
@@ -275,8 +278,9 @@ CUresult Recorder::alone(const Launch& launch, const Kernel& kernel, std::uint64
 std::unique_ptr<Snapshots> Recorder::before(const Launch& launch, const Kernel& kernel, std::uint64_t index,
                                             std::vector<std::byte> arguments, std::vector<AttributeRecord> attributes) {
   // A capture may have begun since the launch was found to be recordable.
-  const CUresult code = capturing() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : driver().cuCtxSynchronize();
-  if (code != CUDA_SUCCESS) {
+  const auto waited = capturing() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_device();
+  if (!waited) throw Refusal("earlier work was not done in time: it may wait for the host to queue this launch");
+  if (const CUresult code = *waited; code != CUDA_SUCCESS) {
     if (capture_error(code)) ++captured_launches_;
     return nullptr;  // an error of the application's own, which the launch will tell it
   }
@@ -348,6 +352,10 @@ void Recorder::capture_ended() {
 void Recorder::forget_all() {
   kernels_.forget_all();
   if (profile_) profile_->read_all();
+  wait_for_copies();
+}
+
+void Recorder::wait_for_copies() {
   if (const std::lock_guard lock(mutex_); !staging_) return;
   staging_->wait();
 }
@@ -480,11 +488,20 @@ __attribute__((destructor)) void unload() { finish(); }
 
 }  // namespace
 
+namespace {
+
+// Before a fork: a child gets the driver's locks as they are, so no thread of ours may be inside it then.
+void settle() {
+  if (Recorder* recorder = made; recorder && recording()) recorder->settle();
+}
+
+}  // namespace
+
 bool recording() noexcept {
   static const bool on = [] {
     if (!asked()) return false;
     application = getpid();
-    pthread_atfork(nullptr, nullptr, [] { forked = true; });
+    pthread_atfork(settle, nullptr, [] { forked = true; });
     return true;
   }();
   return on && !forked.load(std::memory_order_relaxed);

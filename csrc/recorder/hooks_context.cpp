@@ -12,14 +12,6 @@ namespace {
 
 std::atomic<int> captures{0};
 
-CUresult began(CUresult code) noexcept {
-  if (code == CUDA_SUCCESS && recording()) {
-    ++captures;
-    capture_began();
-  }
-  return code;
-}
-
 // A capture that was broken has ended, too; one that the call did not mean goes on.
 CUresult ended(CUresult code) noexcept {
   const bool another = code == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD || code == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED ||
@@ -30,6 +22,17 @@ CUresult ended(CUresult code) noexcept {
   while (before > 0 && !captures.compare_exchange_weak(before, before - 1)) {
   }
   if (before > 0) capture_ended();
+  return code;
+}
+
+// Known before it begins: whoever then waits for the device would break it.
+template <class F>
+CUresult begin(F&& real) {
+  if (!recording()) return real();
+  ++captures;
+  capture_began();
+  const CUresult code = real();
+  if (code != CUDA_SUCCESS) ended(CUDA_SUCCESS);
   return code;
 }
 
@@ -113,22 +116,23 @@ R3_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* 
 }
 
 R3_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  return began(real().cuStreamBeginCapture_v2(stream, mode));
+  return begin([&] { return real().cuStreamBeginCapture_v2(stream, mode); });
 }
 
 R3_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
-  return began(real().cuStreamBeginCapture_v2_ptsz(stream, mode));
+  return begin([&] { return real().cuStreamBeginCapture_v2_ptsz(stream, mode); });
 }
 
 R3_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
                                                const CUgraphEdgeData* edges, size_t count, CUstreamCaptureMode mode) {
-  return began(real().cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode));
+  return begin([&] { return real().cuStreamBeginCaptureToGraph(stream, graph, dependencies, edges, count, mode); });
 }
 
 R3_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
                                                     const CUgraphEdgeData* edges, size_t count,
                                                     CUstreamCaptureMode mode) {
-  return began(real().cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode));
+  return begin(
+      [&] { return real().cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, edges, count, mode); });
 }
 
 R3_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {

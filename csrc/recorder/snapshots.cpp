@@ -4,6 +4,7 @@
 #include <string>
 
 #include "recorder/capturing.h"
+#include "recorder/wait.h"
 
 namespace r3::recorder {
 namespace {
@@ -48,10 +49,15 @@ void Snapshots::after(CUresult code) noexcept {
   try {
     if (code == CUDA_SUCCESS && capturing()) {
       launch_->refuse("a stream began to capture while it ran: waiting for its end would break the capture");
-    } else if (code == CUDA_SUCCESS && (code = driver().cuCtxSynchronize()) == CUDA_SUCCESS) {
+    } else if (const auto waited = code == CUDA_SUCCESS ? wait_for_device() : code; !waited) {
+      launch_->refuse("it was not done in time: it may wait for the host, or for a later launch");
+      // To free the copy would wait for the device, too.
+      if (prologue_) [[maybe_unused]]
+        const auto* kept = new std::shared_ptr(prologue_);
+    } else if (*waited == CUDA_SUCCESS) {
       take_epilogue();
     } else {
-      launch_->refuse("the launch failed: " + error_name(code));
+      launch_->refuse("the launch failed: " + error_name(*waited));
     }
   } catch (const std::exception& error) {
     launch_->refuse(error.what());

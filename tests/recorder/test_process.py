@@ -36,6 +36,14 @@ def test_threads_that_launch_and_allocate(record: Record) -> None:
         assert len([region for region in launch.regions if region.kind == "allocation"]) == 2
 
 
+def test_work_that_waits_for_the_host_is_not_waited_for(record: Record) -> None:
+    """Here the launch must be queued before what is before it can end."""
+    recorded = record("waits_for_host", R3LLVM_RECORD_WAIT="0.2")
+    assert not recorded.launches("saxpy")
+    assert "may wait for the host" in recorded.reasons("saxpy")[0]
+    assert len(recorded.launches("write_only")) == 1
+
+
 def test_a_child_does_not_record(record: Record) -> None:
     recorded = record("forks")
     assert "child CUDA_ERROR_NOT_INITIALIZED" in recorded.outcome.output

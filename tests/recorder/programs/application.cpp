@@ -434,6 +434,27 @@ void unsynchronised() {
   launch(function("saxpy"), y, x, 2.0f, n);
 }
 
+// A launch behind work that only the host lets go on, once the launch is queued.
+void waits_for_host() {
+  start();
+  const CUfunction saxpy = function("saxpy");
+  const CUdeviceptr x = upload(ramp(1)), y = upload(ramp(2));
+  void* word;
+  CUdeviceptr address;
+  CUstream stream;
+  OK(cuMemHostAlloc(&word, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+  OK(cuMemHostGetDevicePointer(&address, word, 0));
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  auto& go = *static_cast<std::atomic<std::uint32_t>*>(word);
+  go = 0;
+  OK(cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  launch(saxpy, y, x, 2.0f, n);
+  go = 1;
+  OK(cuStreamSynchronize(stream));
+  launch(function("write_only"), x, n);
+  print("y", y, n * 4);
+}
+
 // Contexts that end while what was launched in them is still being copied.
 void contexts() {
   OK(cuInit(0));
@@ -500,6 +521,7 @@ const std::map<std::string, void (*)()> applications = {
     {"refused_launches", refused_launches},
     {"large", large},
     {"unsynchronised", unsynchronised},
+    {"waits_for_host", waits_for_host},
     {"contexts", contexts},
     {"peers", peers},
     {"many", many},

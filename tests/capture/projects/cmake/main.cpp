@@ -1,7 +1,7 @@
-void scale(float *data);
-void shift(float *data);
+void scale(float* data);
+void shift(float* data);
 
-int main(int argc, char **) {
+int main(int argc, char**) {
   if (argc > 1) {
     scale(nullptr);
     shift(nullptr);
