@@ -167,6 +167,7 @@ class Calibrator:
         own = _differing(runs)
         deterministic = self._repeats(runs, own)
         tolerances, remarks = self._tolerances(runs, own, deterministic)
+        deterministic = deterministic and self._elements == list(self._subject.elements)  # the recorded run was another
         if not self._passes(tolerances):
             raise Unverifiable(RunStatus.MISMATCH, self._no_reproduction(runs))
         poisonings = self._poisonings(changed, tolerances)
@@ -214,9 +215,16 @@ class Calibrator:
                 loose |= _differing([ran])
         for region in sorted(own):
             if self._elements[region] == "bytes":
-                if deterministic:
+                guessed = self._guess(region)
+                if guessed is None and deterministic:
                     raise Unverifiable(RunStatus.MISMATCH, self._no_reproduction(runs))
-                self._elements[region] = self._guess(region)
+                if guessed is None:
+                    raise Unverifiable(
+                        RunStatus.UNCHECKABLE,
+                        f"{self._subject.names[region]} differs from run to run of the baseline by more than roundings "
+                        "of floating-point numbers",
+                    )
+                self._elements[region] = guessed
         sums = {region for region, adds in enumerate(self._subject.sums) if adds}
         loose = {region for region in loose | sums if self._elements[region] != "bytes"}
         if not loose:
@@ -237,14 +245,14 @@ class Calibrator:
             if found is None:
                 raise Unverifiable(RunStatus.MISMATCH, self._no_reproduction(baseline))
             chosen[region] = found
-            guessed = ", its type guessed from how runs differ" if self._subject.elements[region] == "bytes" else ""
-            remarks.append(f"{name} is compared {describe(found)}{guessed}")
+            why = ", its type guessed from how runs differ" if self._subject.elements[region] == "bytes" else ""
+            remarks.append(f"{name} is compared {describe(found)}{why}")
         return tuple(chosen), tuple(remarks)
 
-    def _guess(self, region: int) -> Element:
-        """The type as which the baseline's runs differ by roundings. Of a kernel that is known by its image alone,
-        nothing says what its memory holds; read as another type than they are, numbers differ by more, or by less
-        than is allowed for anyway.
+    def _guess(self, region: int) -> Element | None:
+        """The type as which the baseline's runs, which may agree by chance, differ from the recorded one by roundings.
+        Of a kernel that is known by its image alone, nothing says what its memory holds; read as another type than
+        they are, numbers differ by more, or by less than is allowed for anyway.
         """
         kinds: tuple[Element, ...] = ("f64", "f32")
         for kind in kinds:
@@ -252,11 +260,7 @@ class Calibrator:
             runs = [self._run(self._subject.baseline, probe) for _ in range(REPLAYS)]
             if tolerance(kind, [ran.comparisons[region] for ran in runs], 0.0):
                 return kind
-        raise Unverifiable(
-            RunStatus.UNCHECKABLE,
-            f"{self._subject.names[region]} differs from run to run of the baseline by more than roundings of "
-            "floating-point numbers",
-        )
+        return None
 
     def _no_reproduction(self, runs: Sequence[Ran]) -> str:
         differing = {

@@ -252,6 +252,14 @@ def test_what_differs_by_roundings_is_taken_for_floating_point(doubling: Bench) 
     assert not doubling.passes(None, calibration)
 
 
+def test_runs_that_agree_by_chance_but_not_with_the_recorded_one(doubling: Bench) -> None:
+    calibration = doubling.calibrate(DOUBLES + "; f32(0)[5] *= np.float32(1 + 1.2e-7)")
+    assert not calibration.deterministic
+    assert calibration.tolerances[0].element == "f32"
+    assert doubling.passes(DOUBLES, calibration)
+    assert not doubling.passes(DOUBLES + "; f32(0)[5] *= 1.01", calibration)
+
+
 def test_integers_that_differ_from_run_to_run_cannot_be_checked(doubling: Bench) -> None:
     wavers = DOUBLES + "; state['n'] = state.get('n', 0) + 1; memory[0][5] = state['n'] % 200"
     with pytest.raises(Unverifiable, match="region 0 differs from run to run") as caught:
