@@ -227,7 +227,7 @@ class Lowering {
             properties_.stack_bytes += *size;
         }
         // The results must not depend on what the host's code generator may fuse or reassociate.
-        if (llvm::isa<llvm::FPMathOperator>(instruction)) instruction.setFastMathFlags(llvm::FastMathFlags());
+        if (llvm::isa<llvm::FPMathOperator>(instruction)) instruction.copyFastMathFlags(llvm::FastMathFlags());
         if (!guard_division(instruction)) saturate(instruction);
       }
     }
