@@ -49,6 +49,9 @@ def build_arguments(command: CompileCommand, toolkit: Toolkit | None, arch: str,
         added.append(f"--cuda-path={toolkit.root}")
     if (command.cuda_sources or command.links_device_code) and not command.has(*_DRIVERS):
         added.append(_DRIVERS[0] if command.relocatable else _DRIVERS[1])  # each can do what the other cannot
+    alone = command.relocatable and command.mode is Mode.LINK and len(command.cuda_sources) == 1
+    if alone and not command.has_prefix("-cuid="):  # no object will tell what names the program has
+        added.append(unit_identity(command, command.cuda_sources[0]))
     arguments = list(command.arguments)
     first: list[str] = []
     if command.mode is Mode.LINK and (command.names_cudart() or is_cuda_program(command)):
@@ -81,15 +84,21 @@ def module_arguments(
 ) -> list[str]:
     """The second pass: the device IR of one source as the front end leaves it, before any optimisation."""
     kept = [argument for argument in command.arguments if not argument.is_input and not _is_dropped(argument)]
-    if command.relocatable:  # names what only the unit sees; by default after where the output goes
-        identity = "\0".join([str(Path(source).absolute()), *_tokens(kept)])
-        kept.append(Argument((f"-cuid={content_hash(identity.encode())[:16]}",)))
+    if command.relocatable and not command.has_prefix("-cuid="):  # by default it depends on where the output goes
+        kept.append(Argument((unit_identity(command, source),)))
     return [
         *(*command.compiler, *_tokens(kept), *front_end_additions(command, toolkit), *rung),
         *(f"--cuda-gpu-arch={(command.archs or [arch])[0]}", "--cuda-device-only", "-O3"),
         *("-Xclang", "-disable-llvm-passes", "-emit-llvm", "-c", "-w", "-Wno-unused-command-line-argument"),
         *("-MD", "-MT", "module", "-MF", str(depfile), "-o", str(bitcode), "-x", "cuda", source),
     ]
+
+
+def unit_identity(command: CompileCommand, source: str) -> str:
+    """The option that says what clang appends to the names of what only the unit sees, in relocatable code."""
+    kept = [argument for argument in command.arguments if not argument.is_input and not _is_dropped(argument)]
+    words = [str(Path(source).absolute()), *_tokens(kept)]
+    return f"-cuid={content_hash(chr(0).join(words).encode(errors='surrogateescape'))[:16]}"
 
 
 def find_command_toolkit(command: CompileCommand) -> Toolkit | None:

@@ -124,6 +124,9 @@ class CompileCommand:
     def cuda_path(self) -> str | None:
         return self._last("--cuda-path")
 
+    def has_prefix(self, prefix: str) -> bool:
+        return any(argument.flag.startswith(prefix) for argument in self.arguments if not argument.is_input)
+
     def has(self, *flags: str) -> bool:
         return any(argument.flag in flags for argument in self.arguments if not argument.is_input)
 

@@ -18,6 +18,8 @@ from r3llvm.files import content_hash, write_atomically
 _VARIABLES = (
     "CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH CCC_OVERRIDE_OPTIONS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS".split()  # noqa: SIM905
 )
+_DEPTH = 3  # of folders within an include folder
+_HEADERS = frozenset("h hh hpp hxx h++ cuh inc inl ipp tpp def cu".split())  # noqa: SIM905
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,28 @@ class Unit:
         return cls(str(unit["module"]), tuple(Include(**include) for include in unit["includes"]))
 
 
-def unit_key(words: Sequence[str], programs: Sequence[Path]) -> str:
+def unit_key(words: Sequence[str], programs: Sequence[Path], folders: Sequence[Path] = ()) -> str:
     """A hash of all that decides what a unit becomes but for its files: the words, the working directory, what
-    compilers take from the environment, and the programs (by path, size and time of change)."""
+    compilers take from the environment, the programs (by path, size and time of change), and the names of what lies in
+    the folders where includes are looked for: a new file may come before another, or be asked for (__has_include)."""
     parts = [r3llvm.__version__, str(Path.cwd()), *(os.environ.get(name, "") for name in _VARIABLES), *words]
     for program in programs:
         path = program.resolve()
         status = path.stat() if path.exists() else None
         parts += [str(path), f"{status.st_size} {status.st_mtime_ns}" if status else ""]
+    for folder in folders:
+        parts += ["", str(folder), *_headers(folder)]
     return content_hash(os.fsencode("\0".join(parts)))
+
+
+def _headers(folder: Path) -> list[str]:
+    """The headers in a folder, and some way below it."""
+    found = []
+    for root, folders, names in os.walk(folder):
+        deep = len(Path(root).relative_to(folder).parts) >= _DEPTH
+        folders[:] = [] if deep else [name for name in folders if not name.startswith(".")]
+        found += [str(Path(root, name)) for name in names if name.rpartition(".")[2].lower() in _HEADERS]
+    return sorted(found)
 
 
 def unchanged(store: Store, key: str) -> Unit | None:
@@ -51,10 +66,11 @@ def unchanged(store: Store, key: str) -> Unit | None:
         unit = Unit.parse((store.root / "units" / key).read_bytes())
         if any(content_hash(Path(include.path).read_bytes()) != include.hash for include in unit.includes):
             return None
-    except (OSError, ValueError, KeyError, TypeError):
+        store.module(unit.module)  # raises for damage, too
+        store.describe(unit.module)
+    except (OSError, ValueError, KeyError, TypeError, R3Error):
         return None
-    files = (store.root / "modules" / f"{unit.module}{suffix}" for suffix in (".bc", ".json"))
-    return unit if all(path.exists() for path in files) else None
+    return unit
 
 
 def remember(store: Store, key: str, module: StoredModule) -> Unit:

@@ -83,6 +83,10 @@ class Wrap:
             return status
         if command.has("--offload-new-driver") and not command.relocatable:
             return self._not_captured(sources, "--offload-new-driver hides the device image; build without it", command)
+        if command.relocatable and command.mode is Mode.LINK and len(sources) > 1:
+            return self._not_captured(
+                sources, "several sources with -fgpu-rdc in one command: -c each, then link", command
+            )
         modules: list[str | None] = []
         if sources:
             assert toolkit is not None  # build_arguments needs one for CUDA sources
@@ -224,7 +228,11 @@ class Wrap:
         compiler = compiler_version(tuple(unit.words[: launcher_words(unit.words)]))
         words = [source, compiler, self.arch, *unit.words, *unit.front_end.words, *rung, *unit.options, *unit.assembler]
         front_end = Path(shutil.which(unit.front_end.compiler[-1]) or "")
-        return unit_key(words, [front_end, toolkit.root / "nvvm" / "libdevice" / "libdevice.10.bc"])
+        searched = [
+            argument.value_of("-I", "-isystem", "-iquote", "-idirafter") for argument in unit.front_end.arguments
+        ]
+        folders = [Path(source).parent, *(Path(folder) for folder in searched if folder)]
+        return unit_key(words, [front_end, toolkit.root / "nvvm" / "libdevice" / "libdevice.10.bc"], folders)
 
     def _module(self, unit: _Unit, source: str, toolkit: Toolkit, rung: tuple[str, ...], scratch: Path) -> StoredModule:
         """Captures and stores the module of one source."""

@@ -160,3 +160,13 @@ def test_clangs_relocatable_code_too(project: Project, runtime: Path) -> None:
     program = Path("linked").read_bytes()
     assert len(set(private)) == 2
     assert all(f"_ZL3ownPi__intern__{suffix}".encode() in program for suffix in private)
+
+
+@pytest.mark.skipif(find_clang() is None or find_cuda_tool("fatbinary") is None, reason="needs clang and fatbinary")
+def test_one_source_compiled_and_linked_at_once(project: Project, runtime: Path) -> None:
+    assert project.clang("-fgpu-rdc table.cu -o linked -Wl,--unresolved-symbols=ignore-all") == 0
+    (name,) = re.findall(r"ptx_kernel void @(_ZL3ownPi__intern__[0-9a-f]{16})\(", project.module_of("linked"))
+    assert name.encode() in Path("linked").read_bytes()
+    with pytest.raises(R3Error, match="2 of 2 modules were not captured"):
+        project.clang("-fgpu-rdc table.cu main.cu -o both -Wl,--unresolved-symbols=ignore-all")
+    assert "several sources" in project.notes[0]

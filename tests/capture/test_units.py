@@ -102,6 +102,28 @@ def test_the_key_holds_what_decides_what_a_unit_becomes(
     assert len(set(keys)) == len(keys)
 
 
+def test_the_key_holds_what_includes_could_be(tmp_path: Path) -> None:
+    """A new header may come before the one that was taken, or be what __has_include asks for."""
+    folder = tmp_path / "include"
+    (folder / "deeper").mkdir(parents=True)
+    keys = [unit_key(["nvcc"], [], [folder])]
+    (folder / "a.h").touch()
+    keys.append(unit_key(["nvcc"], [], [folder]))
+    (folder / "deeper" / "b.cuh").touch()
+    keys.append(unit_key(["nvcc"], [], [folder]))
+    assert len(set(keys)) == 3
+    (folder / "a.o").touch()  # what a build makes there changes nothing
+    (folder / "program").touch()
+    assert unit_key(["nvcc"], [], [folder]) == keys[-1]
+
+
+def test_a_damaged_module_is_captured_again(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    store = Store(tmp_path / "store")
+    unit = remember(store, "key", stored(store, *files))
+    (store.root / "modules" / f"{unit.module}.bc").write_bytes(b"damaged")
+    assert unchanged(store, "key") is None
+
+
 def test_the_newest_file_counts(tmp_path: Path, files: tuple[Path, Path]) -> None:
     store = Store(tmp_path / "store")
     for path, time in zip(files, (1e9, 2e9), strict=True):
