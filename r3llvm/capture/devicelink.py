@@ -80,7 +80,7 @@ def units_of(path: Path, tools: Tools) -> list[Unit]:
 def unit_names(path: Path) -> list[str]:
     """What nvcc calls the units of an object or a program, in link order; of clang's, the suffixes of private names."""
     if offloading := _section(path, ".llvm.offloading"):
-        return list(dict.fromkeys(re.findall(rf"{_SUFFIX}([0-9a-f]{{16}})\b", offloading.decode("latin-1"))))
+        return list(dict.fromkeys(re.findall(rf"{_SUFFIX}([0-9a-f]{{1,16}})\b", offloading.decode("latin-1"))))
     names = _strings(_section(path, "__nv_module_id"))
     return list(dict.fromkeys(name.removeprefix("def ") for name in names))
 
@@ -152,7 +152,7 @@ def _renamed(store: Store, module: str, unit: str, folder: Path, tools: Tools) -
     renamed = _PRIVATE.sub(
         lambda match: (
             f"{match[1]}{match[2]}{match[3]}{unit}"
-            if re.fullmatch("[0-9a-f]{16}", unit)
+            if re.fullmatch("[0-9a-f]{1,16}", unit)
             else f"{match[1]}{nvcc_name(match[2], unit)}"
         ),
         source,
