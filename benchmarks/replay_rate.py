@@ -92,11 +92,9 @@ class _Rate:
         """What one trial of the small kernel takes, one after another on one core, in milliseconds."""
         recording = Recording.open(self._record(*SMALL))
         launch = recording.manifest.launches[0]
-        module = recording.module_of(launch)
+        module = recording.describe_module(recording.module_of(launch))
         with CudaRunner(recording) as runner:
-            builder = Builder(
-                recording.module(module), launch.kernel, runner.arch(recording.describe_module(module).arch)
-            )
+            builder = Builder.of(recording, launch, runner.arch(module.arch))
             times: dict[str, list[float]] = {"compile_ms": [], "assemble_ms": [], "replay_ms": [], "launches_ms": []}
             for _ in range(REPEATS):
                 started = time.monotonic()

@@ -271,14 +271,14 @@ CUresult Recorder::alone(const Launch& launch, const Kernel& kernel, std::uint64
   const CUresult code = real();
   if (!snapshots) return code;
   const Inside here;
-  snapshots->after(code);
+  snapshots->after(code, settings_.wait_seconds);
   return code;
 }
 
 std::unique_ptr<Snapshots> Recorder::before(const Launch& launch, const Kernel& kernel, std::uint64_t index,
                                             std::vector<std::byte> arguments, std::vector<AttributeRecord> attributes) {
   // A capture may have begun since the launch was found to be recordable.
-  const auto waited = capturing() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_device();
+  const auto waited = capturing() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_device(settings_.wait_seconds);
   if (!waited) throw Refusal("earlier work was not done in time: it may wait for the host to queue this launch");
   if (const CUresult code = *waited; code != CUDA_SUCCESS) {
     if (capture_error(code)) ++captured_launches_;

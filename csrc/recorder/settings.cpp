@@ -36,6 +36,7 @@ Settings Settings::from_environment() {
   settings.profile = environment("R3LLVM_RECORD_PROFILE");
   settings.criteria = Criteria::from_environment();
   settings.most_bytes = environment_number("R3LLVM_RECORD_BYTES", settings.most_bytes);
+  settings.wait_seconds = environment_number("R3LLVM_RECORD_WAIT", settings.wait_seconds);
   const std::string_view scope = environment("R3LLVM_RECORD_SCOPE");
   if (!scope.empty() && scope != "reachable" && scope != "all") {
     throw std::runtime_error("R3LLVM_RECORD_SCOPE is neither reachable nor all: " + std::string(scope));

@@ -15,6 +15,7 @@ struct Settings {
   Criteria criteria;
   bool all_allocations = false;           // R3LLVM_RECORD_SCOPE=all
   std::uint64_t most_bytes = 4ull << 30;  // R3LLVM_RECORD_BYTES
+  std::uint64_t wait_seconds = 20;        // R3LLVM_RECORD_WAIT: for the device, before a launch and after
 
   static Settings from_environment();  // throws std::runtime_error: which variable is wrong
 };

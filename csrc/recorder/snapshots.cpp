@@ -45,11 +45,11 @@ Snapshots::Snapshots(Context& context, Writer& writer, Staging& staging, LaunchR
   if (!prologue_) copied.wait();
 }
 
-void Snapshots::after(CUresult code) noexcept {
+void Snapshots::after(CUresult code, std::uint64_t seconds) noexcept {
   try {
     if (code == CUDA_SUCCESS && capturing()) {
       launch_->refuse("a stream began to capture while it ran: waiting for its end would break the capture");
-    } else if (const auto waited = code == CUDA_SUCCESS ? wait_for_device() : code; !waited) {
+    } else if (const auto waited = code == CUDA_SUCCESS ? wait_for_device(seconds) : code; !waited) {
       launch_->refuse("it was not done in time: it may wait for the host, or for a later launch");
       // To free the copy would wait for the device, too.
       if (prologue_) [[maybe_unused]]

@@ -18,8 +18,8 @@ class Snapshots {
   // Before the launch; the record's regions say what is recorded. Throws DriverError, and then nothing has begun.
   Snapshots(Context& context, Writer& writer, Staging& staging, LaunchRecord record, std::shared_ptr<const Image> image,
             Launches& launches);
-  // After it, with the code that it returned. To be called once.
-  void after(CUresult code) noexcept;
+  // After it, with the code that it returned, and how long to wait for its end. To be called once.
+  void after(CUresult code, std::uint64_t seconds) noexcept;
 
  private:
   void take_epilogue();

@@ -38,7 +38,7 @@ def test_threads_that_launch_and_allocate(record: Record) -> None:
 
 def test_work_that_waits_for_the_host_is_not_waited_for(record: Record) -> None:
     """Here the launch must be queued before what is before it can end."""
-    recorded = record("waits_for_host", R3LLVM_RECORD_WAIT="0.2")
+    recorded = record("waits_for_host", R3LLVM_RECORD_WAIT="1")
     assert not recorded.launches("saxpy")
     assert "may wait for the host" in recorded.reasons("saxpy")[0]
     assert len(recorded.launches("write_only")) == 1

@@ -46,6 +46,7 @@ def test_by_name(record: Record) -> None:
         ("R3LLVM_RECORD_MAX", "many"),
         ("R3LLVM_RECORD_SCOPE", "some"),
         ("R3LLVM_RECORD_BYTES", "-"),
+        ("R3LLVM_RECORD_WAIT", "soon"),
     ],
 )
 def test_settings_that_make_no_sense(record: Record, variable: str, value: str) -> None:
