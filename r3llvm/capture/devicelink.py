@@ -95,7 +95,7 @@ def unit_name_of(source: str, names: Sequence[str]) -> str:
 def link_modules(
     store: Store, objects: Sequence[tuple[str, str]], libraries: Sequence[tuple[str, str]], output: str, tools: Tools
 ) -> str:
-    """Links and stores modules; returns the hash of the result, in which private kernels have nvcc's names.
+    """Links and stores modules; returns the hash of the result, in which private kernels have the compiler's names.
 
     objects, libraries: (module hash, unit name), in link order; of libraries only what is needed.
     Raises R3Error when they cannot be linked.

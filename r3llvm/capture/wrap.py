@@ -94,7 +94,8 @@ class Wrap:
             unit = _Unit(command, tuple(words), image, options=tuple(command.codegen))
             modules = self._capture(unit, sources, toolkit, rung, command.outputs)
         if links:
-            self._link_device_code(command, _captured(modules, sources), Path(shutil.which(command.compiler[-1]) or ""))
+            clang = Path(shutil.which(command.compiler[-1]) or "")
+            self._link_device_code(command, list(zip(modules, sources, strict=True)), clang)
         return 0
 
     def _run_nvcc(self, command: NvccCommand, words: Sequence[str]) -> int:
@@ -117,11 +118,13 @@ class Wrap:
         )
         modules = self._capture(unit, sources, toolkit, (), command.outputs)
         if links:
-            own = _captured(modules, sources) if command.relocatable else []
+            own = list(zip(modules, sources, strict=True)) if command.relocatable else []
             self._link_device_code(command, own, self.clang)
         return 0
 
-    def _link_device_code(self, command: CompileCommand | NvccCommand, own: list[tuple[str, str]], clang: Path) -> None:
+    def _link_device_code(
+        self, command: CompileCommand | NvccCommand, own: list[tuple[str | None, str]], clang: Path
+    ) -> None:
         """Stores the linked module of a device link's image. own: modules and sources that the command compiled."""
         output = command.link_output
         image = next((image for image in images_of(output) if self.store.image(content_hash(image)) is None), None)
@@ -130,7 +133,11 @@ class Wrap:
         try:
             tools = _link_tools(clang)
             names = unit_names(output)
-            objects = [(module, unit_name_of(source, names)) for module, source in own]
+            objects: list[tuple[str, str]] = []
+            for own_module, source in own:
+                if own_module is None:
+                    raise CaptureFailed(f"that of {source} was not")
+                objects.append((own_module, unit_name_of(source, names)))
             libraries: list[tuple[str, str]] = []
             for path in command.linked_files:
                 for device_unit in units_of(path, tools):
@@ -374,10 +381,6 @@ def _link_tools(clang: Path) -> Tools:
     if missing := [name for name in names if not (folder / name).exists()]:
         raise CaptureFailed(f"{', '.join(missing)} not found in {folder}: install llvm-22")
     return Tools(*(folder / name for name in names))
-
-
-def _captured(modules: Sequence[str | None], sources: Sequence[str]) -> list[tuple[str, str]]:
-    return [(module, source) for module, source in zip(modules, sources, strict=True) if module]
 
 
 def _strict_error(failed: Sequence[str], n_sources: int) -> R3Error:

@@ -151,6 +151,16 @@ def test_a_unit_without_module_is_named(project: Project) -> None:
     assert not Path("linked").exists()
 
 
+@needs_nvcc
+def test_a_link_without_all_its_modules_is_named(project: Project) -> None:
+    """nvcc compiles a managed variable, and clang does not."""
+    Path("managed.cu").write_text("__managed__ int shared;\n__global__ void change() { shared = 1; }\n")
+    assert project.nvcc("-rdc=true table.cu main.cu managed.cu -o linked", strict=False) == 0
+    assert project.notes[-1] == ("warning: the linked module of linked was not captured: that of managed.cu was not")
+    (image,) = images_of(Path("linked"))
+    assert project.store.image(content_hash(image)) is None
+
+
 def short_suffix() -> str:
     """A cuid whose hash, which clang appends to names, has 15 digits."""
     return next(
